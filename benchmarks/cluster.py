@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 LATENCY_MS = 200
 CONNECTIONS = 25
 WORKERS = 4
-PROCESS = "edison_ci.features.cluster.worker_process"
+PROCESS = "edison_ci.features.cluster.local_workers"
 RECORDED = [sys.executable, "-P", "-m", "benchmarks.recorded_messages"]
 RPM = 3_000
 MOST_MB = 200
@@ -143,7 +143,7 @@ class Bench:
         if record is not None:
             os.environ |= {"RECORD_TO": str(record), "RECORDED": PROCESS}
         module = PROCESS if record is None else "benchmarks.recorded_messages"
-        with local_cluster(count, module, cwd=project) as cluster:
+        with local_cluster(count, cwd=project, module=module) as cluster:
             crew = next(iter(set(children(os.getpid())) - before))
             time.sleep(5)  # all of them are registered, and none is busy any more
             yield Workers(cluster.scheduler, str(cluster.certificates.folder), crew)

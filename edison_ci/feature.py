@@ -3,7 +3,7 @@
     FEATURE = Feature(
         __name__,
         commands={"worker": Command("Team", "commands:worker", "Make calls for other machines.")},
-        executors={"": "run_option:workers_at"},
+        executors={"": "local_workers:workers_at"},
     )
 
 `module:attribute` is a place in the package of the feature: a folder of `edison_ci.features`, or a

@@ -315,8 +315,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/validate.py": {"edison_ci.access.trust_audit"},
     "features/cluster/commands.py": {
         "edison_ci.features.cluster.nodes",
-        "edison_ci.features.cluster.worker_loop",
-        "edison_ci.features.cluster.worker_tasks",
+        "edison_ci.features.cluster.worker",
     },
     "feature.py": {"edison_ci.plugins"},
     "report/reporters.py": {"edison_ci.report.html"},

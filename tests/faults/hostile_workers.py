@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edison_ci.features.cluster.nodes import carry_plain_data
 from edison_ci.features.cluster.tls import read_address, read_certificates, tls_folder
-from edison_ci.features.cluster.worker_tasks import PlainWorker
+from edison_ci.features.cluster.worker import PlainWorker
 from tests.features.cluster.test_attacks import FRAMES, MESSAGES, Raw, message
 from tests.features.cluster.test_executor import Odd
 

@@ -13,5 +13,5 @@ FEATURE = Feature(
             "Make calls for runs of other machines, and connect the machines.",
         ),
     },
-    executors={"": "run_option:workers_at"},
+    executors={"": "local_workers:workers_at"},
 )

@@ -6,16 +6,17 @@ import asyncio
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from edison_ci import __version__
+from edison_ci._dataclass import dataclass
 from edison_ci.access import proposal_terms
 from edison_ci.access.job import key_environment
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
@@ -29,6 +30,21 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.features.cluster.tls import ClusterAddress
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequest:
+    """Where a worker connects, and what it may do."""
+
+    connect: str | None
+    name: str | None
+    grace: float
+    """Seconds for calls in flight after the first signal."""
+    wait: float
+    """Seconds to wait for a scheduler that does not answer."""
+    tls: Path | None
+    """Folder of the certificates; the usual one if None."""
+    allow_code: bool
 
 
 @click.group(cls=EdisonGroup, invoke_without_command=True)
@@ -51,7 +67,8 @@ if TYPE_CHECKING:
 @tls_folder_option
 @allow_code_options
 @click.pass_context
-def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
+@takes(WorkerRequest)
+def worker(ctx: click.Context, request: WorkerRequest) -> None:
     """Make calls for runs of other machines, and connect the machines.
 
     Run it in a checkout of the project. It calls the models of its own models.yaml whose keys are
@@ -68,25 +85,23 @@ def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    if connect is None:
+    if request.connect is None:
         raise UsageError(
             "a worker needs a scheduler to work for",
             hint="edison worker --connect tls://HOST:PORT; edison worker scheduler starts one",
         )
-    _work(ctx.ensure_object(CliState), cluster_tls.read_address(connect), **given)
+    _work(ctx.ensure_object(CliState), cluster_tls.read_address(request.connect), request)
 
 
-def _work(
-    state: CliState, address: ClusterAddress, /, tls: Path | None, name: str | None, **given: Any
-) -> None:
+def _work(state: CliState, address: ClusterAddress, request: WorkerRequest) -> None:
+    name = request.name
     if name is not None and name != wire.worker_name(name):
         hint = "use letters, digits and -._@; 100 at most"
         raise UsageError(f"{name!r} is not a name for a worker", hint=hint)
-    terminal, certificates = Terminal(state), cluster_tls.certificates_for(address, tls)
+    terminal, certificates = Terminal(state), cluster_tls.certificates_for(address, request.tls)
     require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
-    from edison_ci.features.cluster.worker_loop import WorkerLoop, WorkerOptions
-    from edison_ci.features.cluster.worker_tasks import WorkerService
+    from edison_ci.features.cluster.worker import WorkerLoop, WorkerOptions, WorkerService
 
     project = proposal_terms.apply_base_terms(lookup.open_project(state))
     prepared = preparation.Preparation(
@@ -101,7 +116,7 @@ def _work(
             terminal.note(StyledText("not called", ODD), f" {model.name} {model.why_not}")
         else:
             terminal.note(StyledText("calls", GOOD), f" {model.name}{needs}")
-    checks = _code_checks(terminal, project, allowed=given["allow_code"])
+    checks = _code_checks(terminal, project, allowed=request.allow_code)
     name = name or wire.worker_name(f"{socket.gethostname()}-{os.getpid()}")
     service = WorkerService(
         prepared.provider_for, checks, name=name, version=__version__, tell=terminal.note
@@ -113,7 +128,7 @@ def _work(
         terminal.result(f"worker {name} at {reached} is ready for runs of {address}")
         flush(sys.stdout)
 
-    options = WorkerOptions(address, certificates, given["grace"], given["wait"])
+    options = WorkerOptions(address, certificates, request.grace, request.wait)
 
     async def work() -> None:
         await WorkerLoop(options, service, terminal.note).run(ready)
@@ -159,8 +174,8 @@ def keys(state: CliState, machines: tuple[str, ...], days: int, tls: Path | None
       edison worker keys
       edison worker keys build-1 build-2 --days 90
     """
-    terminal, place = Terminal(state), cluster_tls.tls_folder(tls)
-    issued = cluster_tls.issue_certificates(place, machines, days=days)
+    terminal, folder = Terminal(state), cluster_tls.tls_folder(tls)
+    issued = cluster_tls.issue_certificates(folder, machines, days=days)
     if terminal.json:
         made = [
             {"machine": i.machine or None, "folder": str(i.folder), "until": i.until.isoformat()}
@@ -168,12 +183,13 @@ def keys(state: CliState, machines: tuple[str, ...], days: int, tls: Path | None
         ]
         terminal.document({"certificates": made})
         return
-    for each in issued:
-        whom = each.machine or "this machine"
-        said = f" {whom}: {each.folder}, until {each.until:%Y-%m-%d}"
-        terminal.result(StyledText("issued", GOOD), said)
-    for each in issued[1:]:
-        terminal.note(f"scp -r {each.folder}/. {each.machine}:.config/edison/cluster")
+    for certificate in issued:
+        machine = certificate.machine or "this machine"
+        place = f" {machine}: {certificate.folder}, until {certificate.until:%Y-%m-%d}"
+        terminal.result(StyledText("issued", GOOD), place)
+    for certificate in issued[1:]:
+        folder, machine = certificate.folder, certificate.machine
+        terminal.note(f"scp -r {folder}/. {machine}:.config/edison/cluster")
 
 
 @worker.command("scheduler", cls=EdisonCommand)

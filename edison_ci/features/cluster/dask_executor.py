@@ -79,7 +79,7 @@ _MOST_LOSSES = 3
 """Times that a worker is lost with calls, before it has answered one, until it gets no more."""
 _CLOCK_S = 60.0
 """Difference between clocks that is told."""
-_TOLD = 5
+_LISTED = 5
 """Reasons that an error lists, and names of workers."""
 _CHECK_ATTEMPTS = 3
 """Workers at which a check is tried before the coordinator runs it."""
@@ -154,13 +154,14 @@ class _WorkerLink:
 
     async def send(self) -> None:
         """Send what there is to say, all of a moment in one message."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            leases, self._leases = self._leases, []
-            checks, self._check_leases = self._check_leases, []
-            given_up, self._given_up = self._given_up, []
-            await self._comm.write({"leases": leases, "checks": checks, "given_up": given_up})
+        with contextlib.suppress(OSError):  # `receive` finds out as well
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                leases, self._leases = self._leases, []
+                checks, self._check_leases = self._check_leases, []
+                given_up, self._given_up = self._given_up, []
+                await self._comm.write({"leases": leases, "checks": checks, "given_up": given_up})
 
     async def receive(self) -> tuple[Sequence[object], Sequence[object]]:
         """Return answers and outcomes of the next message, unread; raises OSError or WireError."""
@@ -238,9 +239,9 @@ class DaskExecutor:
     ) -> None:
         self._scheduler, self._run_id, self._tell = scheduler, run_id, tell
         self._connection = {} if security is None else security.get_connection_args("client")
-        found = {model.key: model for model in models if travels(model)}
-        self._models = tuple(found.values())
-        self._places = {key: place for place, key in enumerate(found)}
+        by_key = {model.key: model for model in models if travels(model)}
+        self._models = tuple(by_key.values())
+        self._places = {key: place for place, key in enumerate(by_key)}
         self._programs: tuple[tuple[str, str], ...] = ()
         self._links: dict[str, _WorkerLink] = {}
         self._refused: dict[str, str] = {}
@@ -254,8 +255,6 @@ class DaskExecutor:
         self._stranded_at: float | None = None
         self.on_change: Callable[[], None] = lambda: None
 
-    # --- for the run ------------------------------------------------------------------------------
-
     async def open(self, at_least: int, programs: Mapping[str, str] | None = None) -> None:
         """Connect to the workers; raises UsageError if too few of them can call the models.
 
@@ -264,7 +263,7 @@ class DaskExecutor:
         """
         carry_plain_data()
         self._programs = tuple((programs or {}).items())
-        until, told = time.monotonic() + START_S, at_least > 0
+        until, is_announced = time.monotonic() + START_S, at_least > 0
         while True:
             await self._look()
             lacking = [model for model in self._models if self.workers(model) < max(at_least, 1)]
@@ -273,14 +272,14 @@ class DaskExecutor:
             seen = self._refused or self._links
             if time.monotonic() > until or (not at_least and seen):
                 raise self._useless(lacking[0])
-            if not told:
-                told = True
+            if not is_announced:
+                is_announced = True
                 self._tell(f"none at {self._scheduler} yet; waiting {fixed(START_S)} s for one")
             await asyncio.sleep(0.2)
         if self._links:
             names = sorted(link.name for link in self._links.values())
-            more = ", ..." if len(names) > _TOLD else ""
-            listed = ", ".join(names[:_TOLD])
+            more = ", ..." if len(names) > _LISTED else ""
+            listed = ", ".join(names[:_LISTED])
             self._tell(f"{counted(len(names), 'worker')} for the calls: {listed}{more}")
         self._looking = asyncio.create_task(self._watch())
 
@@ -327,7 +326,7 @@ class DaskExecutor:
         ready = self._ready(place)
         if not ready:
             raise _lost("no worker is left", charged=False)
-        link = min(ready, key=lambda each: len(each.calls))
+        link = min(ready, key=lambda link: len(link.calls))
         lease = Lease(next(self._ids), place, request)
         result: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         due = time.monotonic() + timeout_s + OVERDUE_S
@@ -340,9 +339,10 @@ class DaskExecutor:
 
     async def check(self, program: str, request: str) -> CheckOutcome | None:
         """Return what the code of a check finds at a worker; None if no worker runs it."""
-        place = next((at for at, each in enumerate(self._programs) if each[0] == program), None)
+        place = next((at for at, (name, _) in enumerate(self._programs) if name == program), None)
         if place is None or len(request) > MOST_REQUEST:
             return None
+        loop = asyncio.get_running_loop()
         for _ in range(_CHECK_ATTEMPTS):
             ready = [
                 link
@@ -351,14 +351,13 @@ class DaskExecutor:
             ]
             if not ready:
                 return None
-            link = min(ready, key=lambda each: len(each.checks) / each.places)
+            link = min(ready, key=lambda link: len(link.checks) / link.places)
             lease = CheckLease(next(self._ids), place, request)
-            result: asyncio.Future[CheckOutcome | None]
-            result = asyncio.get_running_loop().create_future()
+            result: asyncio.Future[CheckOutcome | None] = loop.create_future()
             link.lease_check(lease, result)
             try:
-                if (found := await result) is not None:
-                    return found
+                if (outcome := await result) is not None:
+                    return outcome
             except asyncio.CancelledError:
                 link.give_up_check(lease.id)
                 raise
@@ -380,18 +379,16 @@ class DaskExecutor:
         ]
 
     def _useless(self, model: Model) -> UsageError:
-        said = [f"{address} {why}" for address, why in self._refused.items()]
+        reasons = [f"{address} {why}" for address, why in self._refused.items()]
         place = self._places[model.key]
         unready = (link for link in self._links.values() if place in link.unready)
-        said += [f"{link.name}: {link.unready[place]}" for link in unready]
-        why = f": {'; '.join(said[:_TOLD])}" if said else ""
-        others = "mend that, or start others" if said else "start workers"
+        reasons += [f"{link.name}: {link.unready[place]}" for link in unready]
+        why = f": {'; '.join(reasons[:_LISTED])}" if reasons else ""
+        others = "mend that, or start others" if reasons else "start workers"
         return UsageError(
             f"no worker at {self._scheduler} can call {model.name}{why}",
             hint=f"{others}: edison worker --connect {self._scheduler}",
         )
-
-    # --- the workers ------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """Connect to new workers, and give up those that are silent or late."""
@@ -428,23 +425,22 @@ class DaskExecutor:
             comm = await self._open(self._scheduler)
             try:
                 await comm.write({"op": "identity", "reply": True})
-                found = await _read(comm)
+                identity = await _read(comm)
             finally:
                 comm.abort()
-        workers = found.get("workers") if isinstance(found, dict) else None
+        workers = identity.get("workers") if isinstance(identity, dict) else None
         if not isinstance(workers, dict):
-            raise WireError(f"it said {short(found)}")
+            raise WireError(f"it said {short(identity)}")
         addresses = [str(address) for address in workers]
-        if len(addresses) > _MOST_ADDRESSES or max(map(len, addresses), default=0) > (
-            _LONGEST_ADDRESS
-        ):
+        longest = max(map(len, addresses), default=0)
+        if len(addresses) > _MOST_ADDRESSES or longest > _LONGEST_ADDRESS:
             raise WireError("it lists more workers than a cluster has, or addresses without end")
         return addresses
 
     async def _open(self, address: str) -> Comm:
         with _translated():
-            found: Comm = await connect(address, timeout=CONNECT_S, **self._connection)
-        return found
+            comm: Comm = await connect(address, timeout=CONNECT_S, **self._connection)
+        return comm
 
     async def _greet(self, address: str) -> _WorkerLink:
         """Connect to a worker; raises UsageError, WireError, OSError or TimeoutError."""
@@ -468,16 +464,13 @@ class DaskExecutor:
         except (OSError, TimeoutError):
             return  # it is gone, or about to come; the scheduler will say
         self._links[address] = link
-        link.tasks = [
-            asyncio.create_task(self._receive(link)),
-            asyncio.create_task(self._send(link)),
-        ]
+        link.tasks = [*map(asyncio.create_task, (self._receive(link), link.send()))]
         if self._looking is not None:  # the first ones are told together
             self._tell(f"worker {link.name} takes calls; {counted(len(self._links), 'worker')}")
         if abs(link.ahead_s) > _CLOCK_S:
             wrong = "ahead" if link.ahead_s > 0 else "behind"
-            said = f"the clock of worker {link.name} is {fixed(abs(link.ahead_s))} s {wrong}"
-            self._tell(f"{said}; all times are taken here")
+            clock = f"the clock of worker {link.name} is {fixed(abs(link.ahead_s))} s {wrong}"
+            self._tell(f"{clock}; all times are taken here")
         for place, why in link.unready.items():
             if place < len(self._models):
                 self._tell(f"worker {link.name} cannot call {self._models[place].name}: {why}")
@@ -496,21 +489,17 @@ class DaskExecutor:
             self._programs,
         )
 
-    async def _send(self, link: _WorkerLink) -> None:
-        with contextlib.suppress(OSError):
-            await link.send()
-
     async def _receive(self, link: _WorkerLink) -> None:
         try:
             while True:
                 leaving = link.leaving
                 answers, outcomes = await link.receive()
                 for text in answers:
-                    if (found := link.read(text)) is not None:
-                        self._settle(link, *found)
+                    if (answered := link.read(text)) is not None:
+                        self._settle(link, *answered)
                 for text in outcomes:
-                    if (ended := link.read_check(text)) is not None:
-                        self._settle_check(link, *ended)
+                    if (checked := link.read_check(text)) is not None:
+                        self._settle_check(link, *checked)
                 if link.leaving != leaving:
                     self._tell(f"worker {link.name} is leaving")
                     self._changed()
@@ -531,7 +520,7 @@ class DaskExecutor:
             assert answer.completion is not None, "an answer has one of the two"
             call.result.set_result(answer.completion)
             return
-        others = any(each is not link for each in self._ready(call.place))
+        others = any(other is not link for other in self._ready(call.place))
         if error.kind is ErrorKind.INVALID_KEY and others:
             # The key of this worker says nothing about the keys of the others.
             if call.place not in link.unready:
@@ -607,13 +596,13 @@ def _lost(message: str, *, charged: bool) -> CallError:
     return error
 
 
-def _welcome(said: object) -> Welcome:
+def _welcome(reply: object) -> Welcome:
     """Return what a worker answers to a hello; raises WireError if it does not take the run."""
-    if not isinstance(said, dict) or len(said) != 1:
+    if not isinstance(reply, dict) or len(reply) != 1:
         raise WireError("it is no worker of edison: start it with edison worker")
-    if "refused" in said:
-        raise WireError(f"it refuses the run: {short(said['refused'])}")
-    welcome = read_welcome(said.get("welcome"))
+    if "refused" in reply:
+        raise WireError(f"it refuses the run: {short(reply['refused'])}")
+    welcome = read_welcome(reply.get("welcome"))
     if welcome.version != __version__:
         raise WireError(f"it has edison {short(welcome.version)}, this is {__version__}")
     return welcome

@@ -1,9 +1,11 @@
-"""Workers on this machine, for `--on local:N`: a scheduler and N processes that end with the run.
+"""Workers of one run, for the option --on: those at a scheduler, or N processes on this machine.
 
-One process imports everything and forks the others, so that four workers start as fast as one. All
-of them end when the process that wants them does, however that ends: each waits for the end of a
-pipe. They use TLS with certificates of their own, because every user of a machine can reach its
-loopback addresses.
+For `--on local:N` this module is run as a process. It imports everything and forks the others, so
+that four workers start as fast as one, with the keys of the project. They run the code checks of
+the project as the run would do it, which decides whether it may be run: no other process can reach
+them. All of them end when the process that started them does, however that ends: each waits for the
+end of a pipe. They use TLS with certificates of their own, because every user of a machine can
+reach its loopback addresses.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,25 +24,38 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci import __version__
+from edison_ci.access.proposal_terms import apply_base_terms
+from edison_ci.api.sessions import model_caller
+from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
+from edison_ci.execute.check_grading import code_folder
+from edison_ci.execute.run_options import allow_code
+from edison_ci.execute.session import run_in_loop
+from edison_ci.features.cluster.dask_executor import DaskExecutor
 from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data
+from edison_ci.features.cluster.preparation import CodeChecks
 from edison_ci.features.cluster.tls import (
     ClusterAddress,
+    certificates_for,
     issue_certificates,
+    probe,
     read_address,
     read_certificates,
 )
-from edison_ci.features.cluster.worker_tasks import PlainWorker
+from edison_ci.features.cluster.worker import PlainWorker, WorkerService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
+    from edison_ci.config.models import Model
+    from edison_ci.execute.run_options import ConnectWorkers
     from edison_ci.features.cluster.tls import Certificates
-    from edison_ci.features.cluster.worker_tasks import WorkerService
 
 MOST_WORKERS = 64
 START_S = 60.0
 _HERE = ClusterAddress("127.0.0.1", 0, tls=True)
+_LOCAL = re.compile(r"local:([0-9]{1,4})")
 
 
 class LocalCluster(NamedTuple):
@@ -50,11 +66,52 @@ class LocalCluster(NamedTuple):
     workers: int
 
 
-# --- in the process that wants them ---------------------------------------------------------------
+@contextlib.contextmanager
+def workers_at(on: str, tls: Path | None, root: Path, *, offline: bool) -> Iterator[ConnectWorkers]:
+    """Yield what connects runs to workers; those of `local:N` end with the block."""
+    if "://" not in on and not on.startswith("local:"):
+        raise UsageError(
+            f"{on!r} is neither local:N nor the address of a scheduler",
+            hint="write --on local:4, or --on tls://HOST:PORT",
+        )
+    if not on.startswith("local:"):
+        address = read_address(on)
+        certificates = certificates_for(address, tls)
+        asyncio.run(probe(address, certificates))
+        yield _connector(str(address), certificates, 0)
+        return
+    local = _LOCAL.fullmatch(on)
+    count = 0 if local is None else int(local[1])
+    if not 1 <= count <= MOST_WORKERS:
+        raise UsageError(
+            f"{on!r} is not local:N with 1 to {MOST_WORKERS} workers",
+            hint="write --on local:4",
+        )
+    options = ["offline"] if offline else []
+    with local_cluster(count, *options, cwd=root) as cluster:
+        yield _connector(cluster.scheduler, cluster.certificates, count)
+
+
+def _connector(scheduler: str, certificates: Certificates | None, at_least: int) -> ConnectWorkers:
+    security = None if certificates is None else certificates.security()
+
+    async def connect(
+        run_id: str,
+        models: Sequence[Model],
+        programs: Mapping[str, str],
+        tell: Callable[[str], None],
+    ) -> DaskExecutor:
+        executor = DaskExecutor(scheduler, security, run_id, models, tell)
+        await executor.open(at_least, programs)
+        return executor
+
+    return connect
 
 
 @contextlib.contextmanager
-def local_cluster(count: int, module: str, *options: str, cwd: Path) -> Iterator[LocalCluster]:
+def local_cluster(
+    count: int, *options: str, cwd: Path, module: str = __name__
+) -> Iterator[LocalCluster]:
     """Start workers, and end them at the end of the block.
 
     The module is run with the folder of the certificates, the number and the options; it calls
@@ -83,9 +140,6 @@ def local_cluster(count: int, module: str, *options: str, cwd: Path) -> Iterator
             crew.stdout.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 crew.wait(START_S)
-
-
-# --- in the process that it starts ----------------------------------------------------------------
 
 
 def fork_workers(
@@ -172,3 +226,20 @@ async def _ended(ends: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     await ended.wait()
     loop.remove_reader(ends)
+
+
+def main() -> None:
+    """Read the folder of the certificates, the number of workers, and `offline`."""
+    folder, count, *options = sys.argv[1:]
+    project = apply_base_terms(load_project(Path()))
+    caller = model_caller(project, offline="offline" in options)
+    checks = CodeChecks(project, code_folder(allow_code(project)), share=int(count))
+
+    def serve(name: str) -> WorkerService:
+        return WorkerService(caller, checks, name=name, version=__version__)
+
+    fork_workers(Path(folder), int(count), serve, run_in_loop)
+
+
+if __name__ == "__main__":
+    main()

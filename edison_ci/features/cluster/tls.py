@@ -44,9 +44,6 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCHEMES = {"dask": True, "tls": True, "tcp": False}
 
 
-# --- addresses ------------------------------------------------------------------------------------
-
-
 class ClusterAddress(NamedTuple):
     """The address of a scheduler."""
 
@@ -84,9 +81,9 @@ def read_address(text: str) -> ClusterAddress:
             f"{text!r} is not the address of a scheduler",
             hint="write tls://HOST:PORT; edison worker scheduler prints it",
         )
-    found = ClusterAddress(host, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
-    refuse_plain(found)
-    return found
+    address = ClusterAddress(host, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
+    refuse_plain(address)
+    return address
 
 
 def refuse_plain(address: ClusterAddress) -> None:
@@ -99,13 +96,10 @@ def refuse_plain(address: ClusterAddress) -> None:
         )
 
 
-# --- the authority of a team ----------------------------------------------------------------------
-
-
-def tls_folder(given: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
+def tls_folder(folder: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the certificates of this machine."""
-    if given is not None or environ.get(TLS_FOLDER):
-        return given or Path(environ[TLS_FOLDER])
+    if folder is not None or environ.get(TLS_FOLDER):
+        return folder or Path(environ[TLS_FOLDER])
     config = environ.get("XDG_CONFIG_HOME", "")
     home = Path(config) if Path(config).is_absolute() else Path.home() / ".config"
     return home / "edison" / "cluster"
@@ -135,15 +129,15 @@ def issue_certificates(folder: Path, machines: tuple[str, ...], *, days: int) ->
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         authority = _open_authority(folder) or _new_authority(folder)
-        found = [_issue(authority, "", folder, days)]
+        issued = [_issue(authority, "", folder, days)]
         for name in machines:
-            found.append(_issue(authority, name, folder / _ISSUED / name, days))
+            issued.append(_issue(authority, name, folder / _ISSUED / name, days))
     except OSError as error:
         raise UsageError(
             f"the certificates cannot be written to {error.filename or folder}: {error.strerror}",
             hint="check the folder, or name another one: --tls DIR",
         ) from None
-    return found
+    return issued
 
 
 class _Authority(NamedTuple):
@@ -236,8 +230,8 @@ def _builder(subject: Any, issuer: Any, key: EllipticCurvePrivateKey, days: int)
 def _sign(builder: Any, key: EllipticCurvePrivateKey) -> Certificate:
     from cryptography.hazmat.primitives import hashes
 
-    found: Certificate = builder.sign(key, hashes.SHA256())
-    return found
+    certificate: Certificate = builder.sign(key, hashes.SHA256())
+    return certificate
 
 
 def _pem(certificate: Certificate) -> bytes:
@@ -267,9 +261,6 @@ def _write(path: Path, text: bytes) -> None:
     made.replace(path)
 
 
-# --- the certificates of this machine -------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Certificates:
     """The files of this machine, found to be in order."""
@@ -293,18 +284,18 @@ class Certificates:
             for what, path in (("cert", cert), ("key", key))
         }
         create: Any = Security  # without types
-        found: Security = create(require_encryption=True, tls_ca_file=ca, **roles)
-        return found
+        security: Security = create(require_encryption=True, tls_ca_file=ca, **roles)
+        return security
 
     def context(self) -> ssl.SSLContext:
         """Return the context of a connection to a scheduler, with the rules of Dask."""
         ca, cert, key = self._files
-        found = ssl.create_default_context(cafile=ca)
-        found.load_cert_chain(cert, key)
+        context = ssl.create_default_context(cafile=ca)
+        context.load_cert_chain(cert, key)
         # Machines are known by their certificate, not by a name: they have changing addresses.
-        found.check_hostname = False
-        found.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        return found
+        context.check_hostname = False
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
 
 
 def read_certificates(folder: Path) -> Certificates:
@@ -324,18 +315,19 @@ def read_certificates(folder: Path) -> Certificates:
             hint=f"chmod 600 {folder / _KEY}",
         )
     authority, own = _read_certificate(folder / _CA), _read_certificate(folder / _CERT)
-    for each, path in ((authority, folder / _CA), (own, folder / _CERT)):
-        _check_dates(each, path)
+    _check_dates(authority, folder / _CA)
+    _check_dates(own, folder / _CERT)
     _check_issued(authority, own, folder)
-    found = Certificates(folder, min(authority.not_valid_after_utc, own.not_valid_after_utc))
+    until = min(authority.not_valid_after_utc, own.not_valid_after_utc)
+    certificates = Certificates(folder, until)
     try:
-        found.context()
+        certificates.context()
     except ssl.SSLError as error:
         raise UsageError(
             f"{folder / _KEY} is not the key of {folder / _CERT} ({error.reason or error})",
             hint="copy both files of one machine, or issue them again: edison worker keys",
         ) from None
-    return found
+    return certificates
 
 
 def _check_issued(authority: Certificate, own: Certificate, folder: Path) -> None:
@@ -385,9 +377,6 @@ def _damaged(path: Path, what: str) -> UsageError:
     return UsageError(
         f"{path} is not {what} in PEM form", hint="copy it again, or issue it: edison worker keys"
     )
-
-
-# --- connections ----------------------------------------------------------------------------------
 
 
 def certificates_for(address: ClusterAddress, folder: Path | None) -> Certificates | None:

@@ -120,9 +120,6 @@ class Answer(NamedTuple):
     error: CallError | None
 
 
-# --- fields ---------------------------------------------------------------------------------------
-
-
 class _Fields:
     """The fields of a message, each taken with its type and limits."""
 
@@ -132,28 +129,28 @@ class _Fields:
         self._value = value
 
     def text(self, name: str, *, most: int = _LONGEST_NAME) -> str:
-        found = self._value.get(name)
-        if not isinstance(found, str) or len(found) > most:
+        value = self._value.get(name)
+        if not isinstance(value, str) or len(value) > most:
             raise WireError(f"{name} is not a text of at most {most:,} characters")
-        return found
+        return value
 
     def whole(self, name: str, *, most: int, least: int = 0) -> int:
-        found = self._value.get(name)
-        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+        value = self._value.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise WireError(f"{name} is not a whole number from {least:,} to {most:,}")
-        return found
+        return value
 
     def number(self, name: str, *, most: float) -> float:
-        found = self._value.get(name)
-        if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= most:
+        value = self._value.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
             raise WireError(f"{name} is not a number from 0 to {most:,}")
-        return float(found)
+        return float(value)
 
     def flag(self, name: str) -> bool:
-        found = self._value.get(name)
-        if not isinstance(found, bool):
+        value = self._value.get(name)
+        if not isinstance(value, bool):
             raise WireError(f"{name} is neither true nor false")
-        return found
+        return value
 
     def missing(self, name: str) -> bool:
         return self._value.get(name) is None
@@ -162,18 +159,18 @@ class _Fields:
         return self._value.get(name)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        found = self._value.get(name)
-        if not isinstance(found, list) or len(found) > _MOST_LEFT_OUT:
+        value = self._value.get(name)
+        if not isinstance(value, list) or len(value) > _MOST_LEFT_OUT:
             raise WireError(f"{name} is not a short list")
-        if not all(isinstance(each, str) and len(each) <= _LONGEST_NAME for each in found):
+        if not all(isinstance(each, str) and len(each) <= _LONGEST_NAME for each in value):
             raise WireError(f"{name} is not a list of names")
-        return tuple(found)
+        return tuple(value)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        found = self._value.get(name)
-        if not isinstance(found, dict):
+        value = self._value.get(name)
+        if not isinstance(value, dict):
             raise WireError(f"{name} is not a mapping")
-        return found
+        return value
 
 
 def _read(text: object, known: str, *, most: int) -> _Fields:
@@ -190,8 +187,6 @@ def travels(model: Model) -> bool:
     return model.provider not in _NOT_HERE and model.script is None
 
 
-# --- at the beginning -----------------------------------------------------------------------------
-
 _MODEL = "name provider model base_url base_url_env keys options limits store capabilities"
 
 
@@ -204,20 +199,20 @@ def write_hello(hello: Hello) -> str:
 def read_hello(text: object) -> Hello:
     """Read what a coordinator says; raises WireError."""
     known = "protocol version run coordinator python now models programs"
-    found = _read(text, known, most=MOST_TEXT)
-    if found.any("protocol") != PROTOCOL:
-        raise WireError(f"the coordinator speaks protocol {short(found.any('protocol'))}")
-    models = found.any("models")
+    fields = _read(text, known, most=MOST_TEXT)
+    if fields.any("protocol") != PROTOCOL:
+        raise WireError(f"the coordinator speaks protocol {short(fields.any('protocol'))}")
+    models = fields.any("models")
     if not isinstance(models, list) or len(models) > _MOST_MODELS:
         raise WireError(f"models is not a list of at most {_MOST_MODELS:,}")
     return Hello(
-        found.text("version"),
-        found.text("run"),
-        found.text("coordinator"),
-        found.text("python"),
-        found.number("now", most=1e12),
+        fields.text("version"),
+        fields.text("run"),
+        fields.text("coordinator"),
+        fields.text("python"),
+        fields.number("now", most=1e12),
         tuple(map(_read_model, models)),
-        _read_programs(found.any("programs")),
+        _read_programs(fields.any("programs")),
     )
 
 
@@ -234,33 +229,33 @@ def _read_programs(value: object) -> tuple[tuple[str, str], ...]:
 
 def write_welcome(welcome: Welcome) -> str:
     """Return the text of a welcome."""
-    told = welcome._asdict()
+    values = welcome._asdict()
     for name in ("unready", "unable"):
-        told[name] = {str(place): why for place, why in told[name].items()}
-    return canonical_json(told)
+        values[name] = {str(place): why for place, why in values[name].items()}
+    return canonical_json(values)
 
 
 def read_welcome(text: object) -> Welcome:
     """Read what a worker answers to a hello; raises WireError."""
-    found = _read(text, "version name now unready unable places", most=MOST_TEXT)
-    name = found.text("name")
+    fields = _read(text, "version name now unready unable places", most=MOST_TEXT)
+    name = fields.text("name")
     if not name or name != worker_name(name):
         raise WireError("its name is not letters, digits and -._@")
     return Welcome(
-        found.text("version"),
+        fields.text("version"),
         name,
-        found.number("now", most=1e12),
-        _read_reasons(found, "unready"),
-        _read_reasons(found, "unable"),
-        found.whole("places", least=1, most=_MOST_PLACES),
+        fields.number("now", most=1e12),
+        _read_reasons(fields, "unready"),
+        _read_reasons(fields, "unable"),
+        fields.whole("places", least=1, most=_MOST_PLACES),
     )
 
 
-def _read_reasons(found: _Fields, name: str) -> dict[int, str]:
-    told = found.mapping(name)
-    if not all(isinstance(why, str) and _PLACE.fullmatch(place) for place, why in told.items()):
+def _read_reasons(fields: _Fields, name: str) -> dict[int, str]:
+    reasons = fields.mapping(name)
+    if not all(isinstance(why, str) and _PLACE.fullmatch(place) for place, why in reasons.items()):
         raise WireError(f"{name} is not a mapping of places to texts")
-    return {int(place): why[:_LONGEST_ERROR] for place, why in told.items()}
+    return {int(place): why[:_LONGEST_ERROR] for place, why in reasons.items()}
 
 
 def worker_name(text: str) -> str:
@@ -269,43 +264,37 @@ def worker_name(text: str) -> str:
 
 
 def _model_json(model: Model) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "provider": model.provider,
-        "model": model.model,
-        "base_url": model.base_url,
-        "base_url_env": model.base_url_env,
+    return {name: getattr(model, name) for name in _MODEL.split()} | {
         "keys": dict(model.keys),
         "options": dict(model.options),
         "limits": model.limits.model_dump(mode="json", exclude_none=True),
-        "store": model.store,
         "capabilities": asdict(model.capabilities),
     }
 
 
 def _read_model(value: object) -> Model:
     """Read a model; the worker itself decides whether its keys may be sent there."""
-    found = _Fields(value, _MODEL)
-    keys = found.mapping("keys")
-    told = {
-        "provider": found.text("provider"),
-        "model": found.text("model"),
-        "base_url": found.any("base_url"),
-        "base_url_env": found.any("base_url_env"),
-        "options": found.mapping("options"),
-        "store": found.any("store"),
+    fields = _Fields(value, _MODEL)
+    keys = fields.mapping("keys")
+    values = {
+        "provider": fields.text("provider"),
+        "model": fields.text("model"),
+        "base_url": fields.any("base_url"),
+        "base_url_env": fields.any("base_url_env"),
+        "options": fields.mapping("options"),
+        "store": fields.any("store"),
         "key_env": keys or None,
     }
-    capabilities = found.mapping("capabilities")
+    capabilities = fields.mapping("capabilities")
     try:
-        given = {key: value for key, value in told.items() if value is not None}
-        entry = ModelEntry.model_validate(given)
-        limits = Limits.model_validate(found.mapping("limits"))
+        stated = {key: value for key, value in values.items() if value is not None}
+        entry = ModelEntry.model_validate(stated)
+        limits = Limits.model_validate(fields.mapping("limits"))
         can = Capabilities(**{**capabilities, "reasoning": _levels(capabilities)})
     except (ValidationError, TypeError) as error:
         raise WireError(f"a model is not valid: {short(str(error))}") from None
     return Model(
-        name=found.text("name"),
+        name=fields.text("name"),
         provider=str(entry.provider),
         model=str(entry.model),
         base_url=entry.base_url,
@@ -323,42 +312,25 @@ def _read_model(value: object) -> Model:
 
 
 def _levels(capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    found = capabilities.get("reasoning")
-    return None if found is None else tuple(map(str, found))
+    levels = capabilities.get("reasoning")
+    return None if levels is None else tuple(map(str, levels))
 
-
-# --- calls ----------------------------------------------------------------------------------------
 
 _REQUEST = "provider endpoint model messages params tools response_format repeat left_out embedding"
 
 
 def write_lease(lease: Lease) -> str:
     """Return the text of a lease."""
-    request = lease.request
-    return canonical_json(
-        {
-            "id": lease.id,
-            "model": lease.model,
-            "request": {
-                "provider": request.provider,
-                "endpoint": request.endpoint,
-                "model": request.model,
-                "messages": [[message.role, message.content] for message in request.messages],
-                "params": dict(request.params),
-                "tools": request.tools,
-                "response_format": request.response_format,
-                "repeat": request.repeat,
-                "left_out": [*request.left_out],
-                "embedding": request.embedding,
-            },
-        }
-    )
+    request: dict[str, Any] = {name: getattr(lease.request, name) for name in _REQUEST.split()}
+    request["messages"] = [[message.role, message.content] for message in lease.request.messages]
+    request |= {"params": dict(request["params"]), "left_out": [*request["left_out"]]}
+    return canonical_json({"id": lease.id, "model": lease.model, "request": request})
 
 
 def read_lease(text: object) -> Lease:
     """Read a call that a coordinator asks for; raises WireError."""
-    found = _read(text, "id model request", most=10 * MOST_TEXT)
-    asked = _Fields(found.any("request"), _REQUEST)
+    fields = _read(text, "id model request", most=10 * MOST_TEXT)
+    asked = _Fields(fields.any("request"), _REQUEST)
     messages = asked.any("messages")
     try:
         said = tuple(Message(role, str(content)) for role, content in messages)
@@ -376,7 +348,7 @@ def read_lease(text: object) -> Lease:
         left_out=asked.texts("left_out"),
         embedding=asked.flag("embedding"),
     )
-    return Lease(found.whole("id", most=2**53), found.whole("model", most=_MOST_MODELS), request)
+    return Lease(fields.whole("id", most=2**53), fields.whole("model", most=_MOST_MODELS), request)
 
 
 _COMPLETION = (
@@ -394,62 +366,62 @@ def write_answer(lease: int, result: Completion | CallError) -> str:
     if isinstance(result, CallError):
         error = {name: getattr(result, name) for name in _ERROR.split()}
         return storable(canonical_json(hidden_in({"id": lease, "error": error})))
-    told = {name: getattr(result, name) for name in _COMPLETION.split()}
-    return canonical_json(hidden_in({"id": lease, "completion": told}))
+    completion = {name: getattr(result, name) for name in _COMPLETION.split()}
+    return canonical_json(hidden_in({"id": lease, "completion": completion}))
 
 
 def read_answer(text: object, request_of: Callable[[int], Request | None]) -> Answer:
     """Read an answer of a worker to one of the calls it was given; raises WireError."""
-    found = _read(text, "id completion error", most=4 * MOST_TEXT)
-    lease = found.whole("id", most=2**53)
+    fields = _read(text, "id completion error", most=4 * MOST_TEXT)
+    lease = fields.whole("id", most=2**53)
     request = request_of(lease)
     if request is None:
         raise WireError("it answered a call that it was not given")
-    if found.missing("error") == found.missing("completion"):
+    if fields.missing("error") == fields.missing("completion"):
         raise WireError("an answer has either a completion or an error")
-    if not found.missing("error"):
-        return Answer(lease, None, _read_error(_Fields(found.any("error"), _ERROR)))
-    return Answer(lease, _read_completion(found.any("completion"), request), None)
+    if not fields.missing("error"):
+        return Answer(lease, None, _read_error(_Fields(fields.any("error"), _ERROR)))
+    return Answer(lease, _read_completion(fields.any("completion"), request), None)
 
 
-def _read_error(found: _Fields) -> CallError:
+def _read_error(fields: _Fields) -> CallError:
     try:
-        kind = ErrorKind(found.text("kind"))
+        kind = ErrorKind(fields.text("kind"))
     except ValueError:
         raise WireError("unknown kind of error") from None
     error = CallError(
         kind,
-        found.text("message", most=MOST_TEXT)[:_LONGEST_ERROR],
-        status=None if found.missing("status") else found.whole("status", least=100, most=999),
+        fields.text("message", most=MOST_TEXT)[:_LONGEST_ERROR],
+        status=None if fields.missing("status") else fields.whole("status", least=100, most=999),
         retry_after_s=(
-            None if found.missing("retry_after_s") else found.number("retry_after_s", most=_DAY_S)
+            None if fields.missing("retry_after_s") else fields.number("retry_after_s", most=_DAY_S)
         ),
-        charged=found.flag("charged"),
+        charged=fields.flag("charged"),
     )
-    error.garbled = found.flag("garbled")
+    error.garbled = fields.flag("garbled")
     return error
 
 
 def _read_completion(value: object, request: Request) -> Completion:
-    found = _Fields(value, _COMPLETION)
-    text = found.text("text", most=MOST_TEXT)
+    fields = _Fields(value, _COMPLETION)
+    text = fields.text("text", most=MOST_TEXT)
 
     def tokens(name: str) -> int | None:
-        return None if found.missing(name) else found.whole(name, most=MOST_TOKENS)
+        return None if fields.missing(name) else fields.whole(name, most=MOST_TOKENS)
 
-    calls, details = found.any("tool_calls"), found.any("details")
+    calls, details = fields.any("tool_calls"), fields.any("details")
     if calls is not None and not isinstance(calls, list):
         raise WireError("tool_calls is not a list")
     if len(canonical_json([calls, details])) > MOST_TEXT:
         raise WireError(f"tool_calls and details have more than {MOST_TEXT:,} characters")
     cost = None
-    told = details is not None or not found.missing("cost_microusd")
-    if told and request.provider in PROVIDERS.built_in.keys() - APPLICATIONS:
+    names_cost = details is not None or not fields.missing("cost_microusd")
+    if names_cost and request.provider in PROVIDERS.built_in.keys() - APPLICATIONS:
         raise WireError("it names a cost or details, which only an application may do")
-    if not found.missing("cost_microusd"):
-        cost = found.whole("cost_microusd", most=10**12)
+    if not fields.missing("cost_microusd"):
+        cost = fields.whole("cost_microusd", most=10**12)
     try:
-        finish = FinishReason(found.text("finish_reason"))
+        finish = FinishReason(fields.text("finish_reason"))
     except ValueError:
         raise WireError("unknown finish reason") from None
     return Completion(
@@ -457,19 +429,16 @@ def _read_completion(value: object, request: Request) -> Completion:
         finish,
         tokens("tokens_in"),
         tokens("tokens_out"),
-        found.whole("cached_in", most=MOST_TOKENS),
-        found.whole("latency_ms", most=1_000 * _DAY_S),
-        found.text("served_model"),
+        fields.whole("cached_in", most=MOST_TOKENS),
+        fields.whole("latency_ms", most=1_000 * _DAY_S),
+        fields.text("served_model"),
         calls,
-        found.whole("written_in", most=MOST_TOKENS),
-        found.whole("written_hour_in", most=MOST_TOKENS),
-        found.texts("left_out"),
+        fields.whole("written_in", most=MOST_TOKENS),
+        fields.whole("written_hour_in", most=MOST_TOKENS),
+        fields.texts("left_out"),
         cost,
         details,
     )
-
-
-# --- checks ---------------------------------------------------------------------------------------
 
 
 def write_check(lease: CheckLease) -> str:
@@ -479,35 +448,35 @@ def write_check(lease: CheckLease) -> str:
 
 def read_check(text: object) -> CheckLease:
     """Read a check that a coordinator asks for; raises WireError."""
-    found = _read(text, "id program request", most=10 * MOST_REQUEST)
+    fields = _read(text, "id program request", most=10 * MOST_REQUEST)
     return CheckLease(
-        found.whole("id", most=2**53),
-        found.whole("program", most=_MOST_PROGRAMS),
-        found.text("request", most=MOST_REQUEST),
+        fields.whole("id", most=2**53),
+        fields.whole("program", most=_MOST_PROGRAMS),
+        fields.text("request", most=MOST_REQUEST),
     )
 
 
 def write_outcome(lease: int, outcome: CheckOutcome | str) -> str:
     """Return the text of what a check found, or of why it was not run."""
     if isinstance(outcome, str):
-        told = {"id": lease, "unable": single_line(outcome[:_LONGEST_ERROR])}
+        result = {"id": lease, "unable": single_line(outcome[:_LONGEST_ERROR])}
     else:
-        told = {"id": lease, "outcome": outcome._asdict()}
-    return canonical_json(hidden_in(told))
+        result = {"id": lease, "outcome": outcome._asdict()}
+    return canonical_json(hidden_in(result))
 
 
 def read_outcome(text: object, given: Container[int]) -> Checked:
     """Read what a worker found by one of the checks it was given; raises WireError."""
-    found = _read(text, "id outcome unable", most=10 * _LONGEST_ERROR)
-    lease = found.whole("id", most=2**53)
+    fields = _read(text, "id outcome unable", most=10 * _LONGEST_ERROR)
+    lease = fields.whole("id", most=2**53)
     if lease not in given:
         raise WireError("it answered a check that it was not given")
-    if found.missing("outcome"):
-        return Checked(lease, None, found.text("unable", most=_LONGEST_ERROR))
-    told = _Fields(found.any("outcome"), "score reason passed")
-    score = None if told.missing("score") else told.number("score", most=1)
-    passed = None if told.missing("passed") else told.flag("passed")
-    reason = single_line(told.text("reason", most=_LONGEST_ERROR))
+    if fields.missing("outcome"):
+        return Checked(lease, None, fields.text("unable", most=_LONGEST_ERROR))
+    outcome = _Fields(fields.any("outcome"), "score reason passed")
+    score = None if outcome.missing("score") else outcome.number("score", most=1)
+    passed = None if outcome.missing("passed") else outcome.flag("passed")
+    reason = single_line(outcome.text("reason", most=_LONGEST_ERROR))
     if score is None and (passed is not None or not reason):
         raise WireError("a check without a score has a reason, and does not pass")
     return Checked(lease, CheckOutcome(score, reason, passed), "")

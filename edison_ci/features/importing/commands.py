@@ -25,7 +25,7 @@ from edison_ci.features.importing import drafts, output
 from edison_ci.features.importing import prompt_yml as importing_prompt_yml
 from edison_ci.features.importing import promptfoo as importing_promptfoo
 from edison_ci.features.importing.fidelity import Status
-from edison_ci.features.importing.outputs_command import outputs
+from edison_ci.features.importing.outputs import outputs
 from edison_ci.features.importing.traces_command import traces
 from edison_ci.numeric import counted
 from edison_ci.store import audit

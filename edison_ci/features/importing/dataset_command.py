@@ -12,14 +12,14 @@ from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import case_table, lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import UsageError
-from edison_ci.features.importing import outputs_command as import_outputs
 from edison_ci.features.importing import tables
 from edison_ci.features.importing.exports import FORMATS
+from edison_ci.features.importing.outputs import file_to_import
 from edison_ci.features.importing.tables import (
     DELIMITERS,
     SUFFIXES,
@@ -49,6 +49,26 @@ _WIDE = 40
 _ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
 
 
+@dataclass(frozen=True, slots=True)
+class CasesRequest:
+    """The file, how its rows become cases, and where they go."""
+
+    file: Path
+    experiment: str | None
+    path: str | None
+    """The dataset file; the first of the experiment if None."""
+    columns: tuple[str, ...]
+    """COLUMN=NAME for columns with another name than that of their input."""
+    tags: tuple[str, ...]
+    prefix: str
+    delimiter: str | None
+    form: str | None
+    """The format; recognised if None."""
+    kind: str | None
+    skip_duplicates: bool
+    yes: bool
+
+
 @click.command("import", cls=EdisonCommand)
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--experiment", metavar="NAME", help="Experiment that gets the cases.")
@@ -57,7 +77,7 @@ _ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
 )
 @click.option(
     "--map",
-    "given",
+    "columns",
     multiple=True,
     metavar="COLUMN=NAME",
     help="What a column is: an input, id, expected, tags, difficulty, cluster or "
@@ -82,7 +102,8 @@ _ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
 @click.option("--skip-duplicates", is_flag=True, help="Leave out cases that are there already.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.pass_obj
-def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
+@takes(CasesRequest)
+def import_cases(state: CliState, request: CasesRequest) -> None:
     """Import rows of a CSV, JSON, JSONL or YAML file as cases.
 
     Also results of promptfoo, goldens of DeepEval, logs of Inspect, specifications of Vally, and
@@ -100,34 +121,34 @@ def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
       edison dataset import results.json --format promptfoo
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    experiment = lookup.find_experiment(project, given["experiment"])
+    experiment = lookup.find_experiment(project, request.experiment)
     run_sessions.require_editor(project, _ACTION)
-    path, is_new = _target(project, experiment, given["path"], file)
-    if given["kind"] and not is_new:
+    path, is_new = _target(project, experiment, request.path, request.file)
+    if request.kind and not is_new:
         raise UsageError(
             f"--kind is for a new file; {path} has a kind already",
             hint="give a new file with --dataset, or leave out --kind",
         )
-    files = [case_edits.open_file(project, experiment, each)
-             for each in dict.fromkeys(entry.path for entry in experiment.file.data)]  # fmt: skip
+    paths = dict.fromkeys(entry.path for entry in experiment.file.data)
+    files = [case_edits.open_file(project, experiment, dataset) for dataset in paths]
     shape = _shape(experiment, files)
-    tree, source = import_outputs.file_to_import(state, file, SUFFIXES)
-    table = read_table(tree, source, given["delimiter"], given["form"])
-    names = guessed_names(table, shape, dict(map(_pair, given["given"])))
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or given["yes"])
+    tree, source = file_to_import(state, request.file, SUFFIXES)
+    table = read_table(tree, source, request.delimiter, request.form)
+    names = guessed_names(table, shape, dict(map(_pair, request.columns)))
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or request.yes)
     names = _asked(terminal, names, table, shape) if asks else names
     if missing := missing_inputs(names, shape):
         raise UsageError(
             f"no column is the input {missing[0]!r}",
             hint=f"--map COLUMN={missing[0]}; columns: {', '.join(table.columns[:20])}",
         )
-    rules = ImportRules(names, given["tags"], given["prefix"])
-    found = imported_cases(table, rules, shape, (case for each in files for case in each.cases))
-    _refuse_duplicates(found, skip=given["skip_duplicates"])
-    kind = given["kind"] or "golden"
-    edited = _edited(project, experiment, files, path, found, kind) if found.rows else []
-    shown = _Import(terminal, file, path, table, rules, found)
-    shown.settle(project, edited, asks=asks, yes=given["yes"])
+    rules = ImportRules(names, request.tags, request.prefix)
+    imported = imported_cases(table, rules, shape, (case for file in files for case in file.cases))
+    _refuse_duplicates(imported, skip=request.skip_duplicates)
+    kind = request.kind or "golden"
+    edited = _edited(project, experiment, files, path, imported, kind) if imported.rows else []
+    preview = _Import(terminal, request.file, path, table, rules, imported)
+    preview.settle(project, edited, asks=asks, yes=request.yes)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -138,24 +159,24 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _target(
-    project: Project, experiment: Experiment, wanted: str | None, file: Path
+    project: Project, experiment: Experiment, chosen: str | None, file: Path
 ) -> tuple[str, bool]:
     """Return the dataset that gets the cases, and whether it is new."""
-    known = [entry.path for entry in experiment.file.data]
-    if wanted is None and known:
-        return known[0], False
+    paths = [entry.path for entry in experiment.file.data]
+    if chosen is None and paths:
+        return paths[0], False
     try:
-        path = document_files.inside(wanted or f"{project.file.paths.datasets}/{file.stem}.jsonl")
+        path = document_files.inside(chosen or f"{project.file.paths.datasets}/{file.stem}.jsonl")
     except marks.Fault as fault:
         raise UsageError(fault.message, hint=fault.hint) from None
-    if path in known:
+    if path in paths:
         return path, False
     if not path.endswith(_ENDINGS):
         raise UsageError(f"{path!r} is not a dataset", hint="name a .jsonl, .csv or .yaml file")
     if project.tree.exists(path):
         raise UsageError(
             f"{path} is there, and {experiment.id} does not use it",
-            hint=f"name a new file, or one of: {', '.join(known) or 'none'}",
+            hint=f"name a new file, or one of: {', '.join(paths) or 'none'}",
         )
     return path, True
 
@@ -177,12 +198,12 @@ def _asked(
     terminal: Terminal, names: dict[str, str], table: Table, shape: CaseShape
 ) -> dict[str, str]:
     """Ask which columns are the inputs, and the expected answer, that no column is named after."""
-    found = dict(names)
-    wanted = missing_inputs(names, shape)
-    if wanted and "expected" not in names.values():
-        wanted.append("expected")
-    for name in wanted:
-        free = [column for column in table.columns if not found[column]]
+    chosen = dict(names)
+    missing = missing_inputs(names, shape)
+    if missing and "expected" not in names.values():
+        missing.append("expected")
+    for name in missing:
+        free = [column for column in table.columns if not chosen[column]]
         if not free:
             break
         for number, column in enumerate(free, 1):
@@ -194,32 +215,32 @@ def _asked(
         answer = _number(name, len(free), optional=name not in shape.needed)
         if answer:
             check_name(name, shape)
-            found[free[answer - 1]] = name
-    return found
+            chosen[free[answer - 1]] = name
+    return chosen
 
 
 def _number(name: str, most: int, *, optional: bool) -> int:
     none = ", Enter for none" if optional else ""
     while True:
-        said = click.prompt(
+        reply = click.prompt(
             f"Which column is {name}? 1 to {most}{none}",
             default="" if optional else None,
             show_default=False,
             err=True,
         ).strip()
-        if said.isdecimal() and 1 <= int(said) <= most:
-            return int(said)
-        if optional and not said:
+        if reply.isdecimal() and 1 <= int(reply) <= most:
+            return int(reply)
+        if optional and not reply:
             return 0
-        click.echo(f"{said!r} is none of these", err=True)
+        click.echo(f"{reply!r} is none of these", err=True)
 
 
-def _refuse_duplicates(found: ImportedCases, *, skip: bool) -> None:
-    if found.duplicates and not skip:
+def _refuse_duplicates(imported: ImportedCases, *, skip: bool) -> None:
+    if imported.duplicates and not skip:
         raise UsageError(
-            f"{counted(len(found.duplicates), 'row')} "
-            f"{'is' if len(found.duplicates) == 1 else 'are'} there already: "
-            f"{_listed(found.duplicates)}",
+            f"{counted(len(imported.duplicates), 'row')} "
+            f"{'is' if len(imported.duplicates) == 1 else 'are'} there already: "
+            f"{_listed(imported.duplicates)}",
             hint="leave them out with --skip-duplicates",
         )
 
@@ -234,13 +255,13 @@ def _edited(  # noqa: PLR0913 - the file, or the two files that a new one needs
     experiment: Experiment,
     files: Sequence[EditableFile],
     path: str,
-    found: ImportedCases,
+    imported: ImportedCases,
     kind: str,
 ) -> list[EditedFile]:
     for file in files:
         if file.entry.path == path:
-            return [case_edits.add_rows(file, found.rows)]
-    return [*case_edits.new_file(project, experiment, path, found.rows, kind)]
+            return [case_edits.add_rows(file, imported.rows)]
+    return [*case_edits.new_file(project, experiment, path, imported.rows, kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +273,13 @@ class _Import:
     path: str
     table: Table
     rules: ImportRules
-    found: ImportedCases
+    imported: ImportedCases
 
     def settle(
         self, project: Project, edited: Sequence[EditedFile], *, asks: bool, yes: bool
     ) -> None:
         """Write the files, if that is wanted."""
-        terminal, number = self.terminal, counted(len(self.found.rows), "case")
+        terminal, number = self.terminal, counted(len(self.imported.rows), "case")
         if not edited:
             yes = asks = False
         if not terminal.json:
@@ -266,9 +287,9 @@ class _Import:
         if asks:
             yes = click.confirm(f"Add {number} to {self.path}?", default=True, err=True)
         if yes:
-            told: dict[str, Json] = {"cases": len(self.found.rows), "file": self.file.name}
-            for each in edited:
-                case_edits.write_edited(project, each, _ACTION, told)
+            after: dict[str, Json] = {"cases": len(self.imported.rows), "file": self.file.name}
+            for file in edited:
+                case_edits.write_edited(project, file, _ACTION, after)
         if terminal.json:
             terminal.document(self._document(edited, written=yes))
         elif yes:
@@ -279,7 +300,7 @@ class _Import:
             terminal.note("nothing is written" + ("" if asks else "; write it with --yes"))
 
     def _preview(self, edited: Sequence[EditedFile]) -> None:
-        terminal, rows = self.terminal, self.found.rows
+        terminal, rows = self.terminal, self.imported.rows
         table = self.table
         about = f", separated by a {table.delimiter}" if table.delimiter else ""
         if table.format != TABLE:
@@ -297,9 +318,9 @@ class _Import:
             terminal.result(f"  ids: {rule}")
         if rows:
             self._cases(rows)
-        if self.found.duplicates:
-            number = counted(len(self.found.duplicates), "row")
-            terminal.note(f"left out: {number}, {_listed(self.found.duplicates)}")
+        if self.imported.duplicates:
+            number = counted(len(self.imported.duplicates), "row")
+            terminal.note(f"left out: {number}, {_listed(self.imported.duplicates)}")
         for line in (line for each in edited[1:] for line in each.diff.splitlines()):
             if line[:1] in "+-" and line[:3] not in ("+++", "---"):
                 terminal.result(StyledText(line, GOOD if line[0] == "+" else ODD))
@@ -331,13 +352,13 @@ class _Import:
             "format": self.table.format,
             "rows": len(self.table.rows),
             "notes": self.table.notes,
-            "cases": len(self.found.rows),
+            "cases": len(self.imported.rows),
             "map": dict(self.rules.names),
-            "preview": self.found.rows[:_SHOWN],
+            "preview": self.imported.rows[:_SHOWN],
             "duplicates": [
                 {"row": each.row, "line": each.where.line, "case": each.case,
                  "same_id": each.same_id}
-                for each in self.found.duplicates
+                for each in self.imported.duplicates
             ],
             "written": written,
         }  # fmt: skip
@@ -357,7 +378,7 @@ def cases_of_file(
     `choose` names the column of an input that no column is named after. Raises ConfigError or
     UsageError.
     """
-    tree, source = import_outputs.file_to_import(state, path, tables.SUFFIXES)
+    tree, source = file_to_import(state, path, tables.SUFFIXES)
     table = tables.read_table(tree, source)
     shape = tables.CaseShape(dict.fromkeys(inputs, ""), tuple(inputs))
     names = tables.guessed_names(table, shape, {})

@@ -1,4 +1,4 @@
-"""Answers that were produced elsewhere, read from a JSONL or CSV file to be graded here.
+"""edison import outputs: answers that were produced elsewhere, read from a file and graded here.
 
 Every row names the case that it answers. All rows are checked before the first is stored: a row for
 an unknown case or model, a second answer to the same cell and a wrong value are problems with their
@@ -7,22 +7,35 @@ line. What a check or gate needs and a row lacks is a problem too, as no number 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import click
+
 from edison_ci import utc
+from edison_ci._dataclass import dataclass
+from edison_ci.access import provenance
+from edison_ci.access import site as sites
+from edison_ci.api import evaluation
+from edison_ci.cli import lookup, run, sessions
+from edison_ci.cli.options import CliState, EdisonCommand, takes
+from edison_ci.cli.terminal import Terminal
 from edison_ci.config.cases import STATIC
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.models import MAX_CONFIGURATIONS
 from edison_ci.config.rows import RowReader
-from edison_ci.documents.files import file_digest
-from edison_ci.errors import ConfigError, Location, Problem
+from edison_ci.documents.files import WorkingTree, file_digest
+from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.execute.outputs import OutputFile
+from edison_ci.numeric import counted
 from edison_ci.records import Completion, FinishReason, Json
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
+from edison_ci.store import audit
 from edison_ci.store.answers import Settlement
 
 if TYPE_CHECKING:
@@ -80,7 +93,7 @@ def read_outputs(
     reader = RowReader(tree, entry, _COLUMN_TYPES, [])
     cases = [str(case.id) for case in project.cases(experiment)] if experiment.file.data else []
     rows = _Rows(experiment, frozenset(cases or [STATIC.id]), others)
-    found = OutputFile(path.rpartition("/")[2], file_digest(tree, path))
+    answers = OutputFile(path.rpartition("/")[2], file_digest(tree, path))
     lines: dict[tuple[str, str, str, int], int] = {}
     for row in reader:
         try:
@@ -91,24 +104,24 @@ def read_outputs(
             where = reader.locate((bad.key,), key=bad.code == "unknown-key")
             reader.report(Problem(where, bad.code, f"row {reader.number}: {bad.message}", bad.hint))
             continue
-        found.answers[key] = settlement
-        found.without_cost += row.get("cost_usd") is None
-        found.without_latency += not settlement.completion.latency_ms
-    problems = [*reader.problems, *_whole_file(found, reader)]
+        answers.answers[key] = settlement
+        answers.without_cost += row.get("cost_usd") is None
+        answers.without_latency += not settlement.completion.latency_ms
+    problems = [*reader.problems, *_whole_file(answers, reader)]
     if problems:
         raise ConfigError(problems)
-    return found
+    return answers
 
 
-def _whole_file(found: OutputFile, reader: RowReader) -> Iterator[Problem]:
+def _whole_file(answers: OutputFile, reader: RowReader) -> Iterator[Problem]:
     where = Location(reader.entry.path)
     if reader.suppressed:
         message = f"{reader.suppressed:,} further problems in this file"
         yield Problem(where, "more", message, "fix the first ones")
-    elif not found.answers and not reader.problems:
+    elif not answers.answers and not reader.problems:
         yield Problem(where, "empty", "the file has no answers", "each row is one answer")
-    elif len(found.models) > MAX_CONFIGURATIONS:
-        message = f"answers of {len(found.models)} models; at most {MAX_CONFIGURATIONS}"
+    elif len(answers.models) > MAX_CONFIGURATIONS:
+        message = f"answers of {len(answers.models)} models; at most {MAX_CONFIGURATIONS}"
         yield Problem(where, "range", message, "split the file by models")
 
 
@@ -179,14 +192,14 @@ class _Rows:
         text = row.get("text")
         if not isinstance(text, str):
             what = "missing" if text is None else "type"
-            said = "text is missing" if text is None else "text is not a text"
-            raise _BadRowError("text", what, said, 'an empty answer is ""')
+            fault = "text is missing" if text is None else "text is not a text"
+            raise _BadRowError("text", what, fault, 'an empty answer is ""')
         tokens_in, tokens_out = _tokens(row)
         latency, cost = _amount(row, "latency_ms"), _amount(row, "cost_usd")
-        given = {"latency_ms": latency, "cost_usd": cost, "tokens_out": tokens_out,
+        values = {"latency_ms": latency, "cost_usd": cost, "tokens_out": tokens_out,
                  "finish_reason": _text(row, "finish_reason")}  # fmt: skip
         for name, (by, kind) in self._needed.items():
-            if given[name] is None:
+            if values[name] is None:
                 message = f"{name} is missing, and the {kind} {by} of the experiment needs it"
                 raise _BadRowError(name, "missing", message, "add it to every row")
         calls = row.get("tool_calls")
@@ -240,25 +253,119 @@ def _amount(row: dict[str, Any], key: str) -> float | None:
 
 
 def _finish_reason(row: dict[str, Any], calls: Json) -> FinishReason:
-    given = _text(row, "finish_reason")
-    if given is None:
+    reason = _text(row, "finish_reason")
+    if reason is None:
         return FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-    if given not in list(FinishReason):
+    if reason not in list(FinishReason):
         hint = f"allowed: {', '.join(FinishReason)}"
-        raise _BadRowError("finish_reason", "value", f"unknown reason {short(given)}", hint)
-    return FinishReason(given)
+        raise _BadRowError("finish_reason", "value", f"unknown reason {short(reason)}", hint)
+    return FinishReason(reason)
 
 
 def _time(row: dict[str, Any]) -> str:
-    """Return when the answer was given; now if that is not told."""
-    given, now = _text(row, "time"), utc.now()
-    if given is None:
+    """Return when the answer was given; now if the row does not say."""
+    text, now = _text(row, "time"), utc.now()
+    if text is None:
         return utc.timestamp(now)
     try:
-        time = dt.datetime.fromisoformat(given)
+        time = dt.datetime.fromisoformat(text)
         if time.tzinfo is None or not dt.datetime(2000, 1, 1, tzinfo=dt.UTC) <= time <= now:
             raise ValueError
         return utc.timestamp(time)
     except (ValueError, OverflowError):
-        message = f"time is {short(given)}, not a time from 2000 to now"
+        message = f"time is {short(text)}, not a time from 2000 to now"
         raise _BadRowError("time", "date", message, "write 2026-07-31T12:00:00Z") from None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsRequest:
+    """The file, the experiment that grades its answers, and the limits of grading."""
+
+    file: Path
+    name: str | None
+    """The experiment; the only one if None."""
+    others: tuple[str, ...]
+    """Models that the experiment does not have."""
+    budget: float | None
+    allow_code: bool
+    yes: bool
+    wait: bool
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--experiment", "name", metavar="NAME", help="Experiment that grades the answers.")
+@click.option(
+    "--model",
+    "others",
+    multiple=True,
+    metavar="NAME",
+    help="Accept answers of a model that the experiment does not have; repeatable.",
+)
+@sessions.cost_options
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
+@click.pass_obj
+@takes(OutputsRequest)
+def outputs(state: CliState, request: OutputsRequest) -> None:
+    """Grade answers that were produced elsewhere.
+
+    FILE is JSONL, or CSV with a header: case (an id of the dataset), text, and optionally model,
+    prompt, repeat, usage ({in, out}) or tokens_in and tokens_out, latency_ms, cost_usd, time,
+    finish_reason and tool_calls. The answers become a run: checks, judges and gates of the
+    experiment grade them, and no model is asked for an answer. Cases without an answer are skipped.
+    Imported answers are never reused by other runs, and never the base of one.
+
+    Examples:
+      edison import outputs answers.jsonl
+      edison import outputs answers.csv --experiment support-reply --budget 1
+      edison import outputs production.jsonl --model our-service --json
+    """
+    terminal, file = Terminal(state), request.file
+    project = lookup.open_project(state)
+    site = sites.Site(project.root, project.file)
+    actor = site.require(sites.Role.EDITOR, "import outputs", file.name)
+    experiment = _experiment(project, request.name)
+    for other in request.others:
+        if not MODEL_NAME.fullmatch(other):
+            hint = "use letters, digits and . _ : / + -, at most 100"
+            raise UsageError(f"{other!r} is not a valid name of a model", hint=hint)
+    tree, path = file_to_import(state, file, SUFFIXES)
+    answers = read_outputs(tree, path, project, experiment, request.others)
+    terminal.note(f"{counted(len(answers.answers), 'answer')} in {file}")
+    grading = evaluation.GradingRequest(
+        sessions.microusd(request.budget),
+        allow_code=request.allow_code,
+        wait=request.wait,
+        doubts=provenance.recording_doubts(project.root, [state.folder / file]),
+    )
+    confirmation = sessions.PlanConfirmation(terminal, yes=request.yes)
+    factory = sessions.session_factory(state, confirmation)
+    ended = evaluation.grade_outputs(project, experiment, answers, grading, factory)
+    after = {"run": ended.run_id, **answers.origin()}
+    audit.write_audit(site.results, site.entry(actor, "import outputs", experiment.id, after=after))
+    run.finish(terminal, project, [ended])
+
+
+def _experiment(project: Project, name: str | None) -> Experiment:
+    experiments = evaluation.select_experiments(project, [name] if name else [])
+    if len(experiments) != 1:
+        names = ", ".join(experiment.id for experiment in experiments) or "none"
+        raise UsageError(
+            "which experiment grades the answers?", hint=f"add --experiment; there are: {names}"
+        )
+    return experiments[0]
+
+
+def file_to_import(
+    state: CliState, file: Path, suffixes: tuple[str, ...]
+) -> tuple[WorkingTree, str]:
+    """Return a file anywhere on this machine as a tree and a path in it; raises UsageError."""
+    if file.suffix not in suffixes:
+        kinds = " or ".join(suffixes)
+        raise UsageError(f"{str(file)!r} is not a {kinds} file", hint=f"give a {kinds} file")
+    if not (state.folder / file).is_file():
+        raise UsageError(f"{str(file)!r} is not a file", hint="give the file to import")
+    real = (state.folder / file).resolve()
+    with contextlib.suppress(ValueError):
+        return WorkingTree(state.folder), real.relative_to(state.folder.resolve()).as_posix()
+    return WorkingTree(real.parent), real.name

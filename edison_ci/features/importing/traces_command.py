@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.api import traces as importing_traces
+from edison_ci.api import traces as api_traces
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.config import cases, experiment, load
 from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import ConfigError, Location, UsageError
-from edison_ci.features.importing import outputs_command as import_outputs
+from edison_ci.features.importing.outputs import file_to_import
 from edison_ci.git import commit_tree
 from edison_ci.git import forge as models
 from edison_ci.numeric import counted
@@ -35,6 +36,20 @@ _SHOWN = 5
 _WIDE = 70
 _LARGEST = 1_000_000_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
+
+
+@dataclass(frozen=True, slots=True)
+class TracesRequest:
+    """The file, and what becomes of its calls."""
+
+    file: Path
+    dataset: str
+    name: str
+    """Input that gets the last message of the user."""
+    expected: bool
+    keep_personal_data: bool
+    write: bool
+    pull_request: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -55,9 +70,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 @click.option("--write", is_flag=True, help="Append the cases to the dataset.")
 @click.option("--pull-request", is_flag=True, help="Propose the cases in a pull request.")
 @click.pass_obj
-def traces(
-    state: CliState, /, file: Path, dataset: str, name: str, expected: bool, **given: Any
-) -> None:
+@takes(TracesRequest)
+def traces(state: CliState, request: TracesRequest) -> None:
     """Turn recorded calls of an application into cases of a dataset.
 
     FILE has OpenTelemetry spans of the GenAI conventions, as OTLP JSON: one document, or one for
@@ -70,34 +84,34 @@ def traces(
       edison import traces spans.jsonl --dataset datasets/qa.jsonl --write
       edison import traces s.jsonl --dataset datasets/qa.jsonl --pull-request
     """
-    terminal = Terminal(state)
-    if given["write"] and given["pull_request"]:
+    terminal, name = Terminal(state), request.name
+    if request.write and request.pull_request:
         raise UsageError("--write and --pull-request exclude each other", hint="choose one")
     if not _VARIABLE.fullmatch(name) or name in ("system", "history", "expected", "output"):
         hint = "use letters, digits and _; not system, history, expected or output"
         raise UsageError(f"{name!r} is not a valid name of an input", hint=hint)
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    path = _dataset_path(dataset)
-    tree, source = import_outputs.file_to_import(state, file, (".jsonl", ".json"))
-    options = importing_traces.TraceOptions(name, expected, not given["keep_personal_data"])
+    path = _dataset_path(request.dataset)
+    tree, source = file_to_import(state, request.file, (".jsonl", ".json"))
+    options = api_traces.TraceOptions(name, request.expected, not request.keep_personal_data)
     try:
-        found = importing_traces.read_traces(
-            document_files.read(tree, source, max_bytes=importing_traces.MAX_BYTES), source, options
+        traced = api_traces.read_traces(
+            document_files.read(tree, source, max_bytes=api_traces.MAX_BYTES), source, options
         )
     except marks.Fault as fault:
         raise UsageError(fault.message, where=Location(source), hint=fault.hint) from None
     done: dict[str, Any] = {"written": False}
-    if given["pull_request"]:
-        done |= _propose(state, site, path, found)
+    if request.pull_request:
+        done |= _propose(state, site, path, traced)
     else:
-        before = _without_known(document_files.WorkingTree(site.root), path, found)
-        if given["write"] and found.rows:
-            _write(site, path, found, before)
+        before = _without_known(document_files.WorkingTree(site.root), path, traced)
+        if request.write and traced.rows:
+            _write(site, path, traced, before)
             done["written"] = True
     if terminal.json:
-        terminal.document({"file": str(file), "dataset": path, **_counts(found), **done})
+        terminal.document({"file": str(request.file), "dataset": path, **_counts(traced), **done})
     else:
-        _show(terminal, path, found, done)
+        _show(terminal, path, traced, done)
 
 
 def _dataset_path(dataset: str) -> str:
@@ -110,32 +124,32 @@ def _dataset_path(dataset: str) -> str:
     return path
 
 
-def _without_known(tree: Tree, path: str, found: importing_traces.TracedCases) -> bytes:
+def _without_known(tree: Tree, path: str, traced: api_traces.TracedCases) -> bytes:
     """Leave out the cases of the dataset; return its content, empty if there is no such file."""
     if not tree.exists(path):
         return b""
     limits = experiment.DataLimits(max_rows=100_000_000, max_bytes=_LARGEST)
     feed = cases.CaseFeed(tree, (experiment.DatasetEntry(path=path, limits=limits),))
-    importing_traces.without_known(found, feed)
+    api_traces.without_known(traced, feed)
     if feed.problems:
         raise ConfigError(feed.problems)
     return document_files.read(tree, path, max_bytes=_LARGEST)
 
 
-def _write(site: Site, path: str, found: importing_traces.TracedCases, before: bytes) -> None:
+def _write(site: Site, path: str, traced: api_traces.TracedCases, before: bytes) -> None:
     actor = site.require(sites.Role.EDITOR, "import traces", path)
     root = site.root.resolve()
     target = document_files.place_in(root, path).resolve()  # a link to another file stays one
-    entry = site.entry(actor, "import traces", path, after=_audited(found))
+    entry = site.entry(actor, "import traces", path, after=_audited(traced))
     audit = (
         (lambda: store_audit.write_audit(site.results, entry)) if site.results.exists() else None
     )
-    name, data = str(target.relative_to(root)), importing_traces.appended(before, found)
+    name, data = str(target.relative_to(root)), api_traces.appended(before, traced)
     document_files.replace_file(root, name, data, just_before=audit)
 
 
 def _propose(
-    state: CliState, site: Site, path: str, found: importing_traces.TracedCases
+    state: CliState, site: Site, path: str, traced: api_traces.TracedCases
 ) -> dict[str, Any]:
     """Put the new cases on a branch of their own, and open a pull request where that is possible.
 
@@ -147,24 +161,24 @@ def _propose(
     base, commit = proposal.proposal_base(review)
     place = review.in_repository(path)
     before = _without_known(
-        commit_tree.CommitTree(repository, commit, place.removesuffix(path)), path, found
+        commit_tree.CommitTree(repository, commit, place.removesuffix(path)), path, traced
     )
-    if not found.rows:
+    if not traced.rows:
         return {"branch": None}
-    key = hashlib.sha256(canonical_json([path, sorted(found.rows)]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(canonical_json([path, sorted(traced.rows)]).encode()).hexdigest()[:16]
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(path).stem)
     change = models.Change(
         branch=f"edison/traces/{stem}-{key[:8]}",
         base=base,
         base_commit=commit,
-        files={place: importing_traces.appended(before, found)},
+        files={place: api_traces.appended(before, traced)},
         key=key,
-        title=f"Add {counted(len(found.rows), 'case')} from traces to {path}",
-        body=_body(path, found),
+        title=f"Add {counted(len(traced.rows), 'case')} from traces to {path}",
+        body=_body(path, traced),
     )
     result = asyncio.run(proposal.propose_files(review, change))
     if site.results.exists():
-        after = {**_audited(found), "branch": result.branch}
+        after = {**_audited(traced), "branch": result.branch}
         store_audit.write_audit(site.results, site.entry(actor, "import traces", path, after=after))
     pull = result.pull_request
     return {
@@ -177,77 +191,77 @@ def _propose(
     }
 
 
-def _body(path: str, found: importing_traces.TracedCases) -> str:
-    masked = f"{_masked(found)}." if _masked(found) else "No secrets or personal data were found."
+def _body(path: str, traced: api_traces.TracedCases) -> str:
+    masked = (
+        f"{_masked(traced)}." if _masked(traced) else "No secrets or personal data were traced."
+    )
+    cases = counted(len(traced.rows), "case")
     return (
-        f"{counted(len(found.rows), 'case')} for `{path}`, from recorded calls of the application. "
+        f"{cases} for `{path}`, from recorded calls of the application. "
         f"{masked}\n\nReview every text before merging: redaction finds patterns, not names.\n"
     )
 
 
-def _audited(found: importing_traces.TracedCases) -> dict[str, Any]:
-    counts = _counts(found)
+def _audited(traced: api_traces.TracedCases) -> dict[str, Any]:
+    counts = _counts(traced)
     del counts["cases"]
     return counts
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
-def _counts(found: importing_traces.TracedCases) -> dict[str, Any]:
+def _counts(traced: api_traces.TracedCases) -> dict[str, Any]:
     return {
-        "calls": found.calls,
-        "new": len(found.rows),
-        "duplicates": found.duplicates,
-        "without_text": found.empty,
-        "too_large": found.too_large,
-        "secrets_masked": found.secrets,
-        "personal_data_redacted": found.personal,
-        "cases": [*found.rows.values()][:_SHOWN],
+        "calls": traced.calls,
+        "new": len(traced.rows),
+        "duplicates": traced.duplicates,
+        "without_text": traced.empty,
+        "too_large": traced.too_large,
+        "secrets_masked": traced.secrets,
+        "personal_data_redacted": traced.personal,
+        "cases": [*traced.rows.values()][:_SHOWN],
     }
 
 
-def _masked(found: importing_traces.TracedCases) -> str:
+def _masked(traced: api_traces.TracedCases) -> str:
     """Return what was masked, in words."""
-    told = [f"{number} {kind}" for kind, number in found.personal.items()]
-    words = [f"personal data redacted: {', '.join(told)}"] if told else []
-    words += [f"secrets masked in {counted(found.secrets, 'text')}"] if found.secrets else []
+    kinds = [f"{number} {kind}" for kind, number in traced.personal.items()]
+    words = [f"personal data redacted: {', '.join(kinds)}"] if kinds else []
+    words += [f"secrets masked in {counted(traced.secrets, 'text')}"] if traced.secrets else []
     return "; ".join(words)
 
 
 def _show(
-    terminal: Terminal, path: str, found: importing_traces.TracedCases, done: dict[str, Any]
+    terminal: Terminal, path: str, traced: api_traces.TracedCases, done: dict[str, Any]
 ) -> None:
     if done["written"]:
         word = StyledText("added", GOOD)
     else:
         word = StyledText("proposed" if done.get("branch") else "would add", ODD)
-    terminal.result(word, f"  {counted(len(found.rows), 'case')} to {path}")
-    for row in [*found.rows.values()][:_SHOWN]:
+    terminal.result(word, f"  {counted(len(traced.rows), 'case')} to {path}")
+    for row in [*traced.rows.values()][:_SHOWN]:
         text = " ".join(str(next(iter(row["input"].values()))).split())
-        shown = text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
-        terminal.result(f"  {row['id']}  {shown}")
-    if len(found.rows) > _SHOWN:
-        terminal.result(f"  and {len(found.rows) - _SHOWN:,} more")
+        start = text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
+        terminal.result(f"  {row['id']}  {start}")
+    if len(traced.rows) > _SHOWN:
+        terminal.result(f"  and {len(traced.rows) - _SHOWN:,} more")
     left = [
         f"{number:,} {word}"
         for number, word in (
-            (found.duplicates, "known already"),
-            (found.empty, "without a text"),
-            (found.too_large, "too large"),
+            (traced.duplicates, "known already"),
+            (traced.empty, "without a text"),
+            (traced.too_large, "too large"),
         )
         if number
     ]
-    terminal.result(f"{counted(found.calls, 'call')} read{''.join(f', {one}' for one in left)}")
-    if masked := _masked(found):
+    terminal.result(
+        f"{counted(traced.calls, 'call')} read{''.join(f', {reason}' for reason in left)}"
+    )
+    if masked := _masked(traced):
         terminal.result(masked)
-    _show_next(terminal, found, done)
+    _show_next(terminal, traced, done)
 
 
-def _show_next(
-    terminal: Terminal, found: importing_traces.TracedCases, done: dict[str, Any]
-) -> None:
-    if not found.rows:
+def _show_next(terminal: Terminal, traced: api_traces.TracedCases, done: dict[str, Any]) -> None:
+    if not traced.rows:
         return
     if branch := done.get("branch"):
         terminal.result(f"branch {branch} at {done['commit'][:8]}")

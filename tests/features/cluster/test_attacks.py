@@ -24,7 +24,7 @@ from edison_ci.features.cluster.nodes import PlainScheduler
 from edison_ci.features.cluster.preparation import PYTHON
 from edison_ci.features.cluster.tls import ClusterAddress, read_address
 from edison_ci.features.cluster.wire import MOST_TEXT, Hello, WireError, read_hello
-from edison_ci.features.cluster.worker_tasks import MOST_LEASES, MOST_RUNS, WorkerService
+from edison_ci.features.cluster.worker import MOST_LEASES, MOST_RUNS, WorkerService
 from edison_ci.records import Completion, Request
 from tests.features.cluster.test_executor import NO_CODE, Odd, ask, cluster, completion, honest
 from tests.timing import PATIENCE_S

@@ -28,7 +28,7 @@ from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data
 from edison_ci.features.cluster.preparation import CodeChecks
 from edison_ci.features.cluster.tls import ClusterAddress, read_address
 from edison_ci.features.cluster.wire import HANDLER, Hello, WireError, read_hello, write_hello
-from edison_ci.features.cluster.worker_tasks import PlainWorker, WorkerService
+from edison_ci.features.cluster.worker import PlainWorker, WorkerService
 from edison_ci.records import Completion, Message, Request
 from tests.conftest import MINIMAL
 from tests.timing import PATIENCE_S

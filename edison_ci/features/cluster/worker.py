@@ -1,26 +1,33 @@
-"""What a worker does: the calls that coordinators lease to it, checks by its own code, no more.
+"""A worker: the calls that coordinators lease to it, checks by its own code, and its life.
 
 A Dask worker gets one more operation, which turns a connection into a stream of messages. All keys
 are those of the worker's own process, and all code is that of its own checkout. What a coordinator
-that is gone has asked for is given up.
+that is gone has asked for is given up. A worker waits for a scheduler that is lost, and answers the
+calls in flight before it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from distributed import Worker
 from distributed.batched import BatchedSend
 from distributed.core import Status
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.errors import EdisonError
-from edison_ci.features.cluster.nodes import ignore
-from edison_ci.features.cluster.preparation import refuse_hello
+from edison_ci.errors import CallFailed, EdisonError, Interrupted, UsageError
+from edison_ci.features.cluster.nodes import carry_plain_data, ignore
+from edison_ci.features.cluster.preparation import refuse_clock, refuse_hello, tell_offset
+from edison_ci.features.cluster.tls import probe
 from edison_ci.features.cluster.wire import (
     HANDLER,
     CheckLease,
@@ -41,8 +48,7 @@ from edison_ci.numeric import counted
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from distributed.comm.core import Comm
     from distributed.security import Security
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import CheckOutcome, Provider
     from edison_ci.features.cluster.preparation import CodeChecks
-    from edison_ci.features.cluster.tls import ClusterAddress
+    from edison_ci.features.cluster.tls import Certificates, ClusterAddress
     from edison_ci.records import Completion
 
 BEAT_S = 2.0
@@ -59,6 +65,10 @@ MOST_LEASES = 20_000
 """Calls and checks at most that one coordinator may have at a worker."""
 MOST_RUNS = 100
 """Runs at most that a worker serves at the same time."""
+_RETRY_S = 1.0
+_LEAST_S = 2.0
+"""An attempt to reach the scheduler gets this long, also with a shorter `--wait`."""
+T = TypeVar("T")
 
 
 class WorkerService:
@@ -98,7 +108,7 @@ class WorkerService:
                 self._tell(f"{run}: {line(asked.models[place].name)} is not called: {why}")
             for place, why in session.unable.items():
                 self._tell(f"{run}: {line(asked.programs[place][0])} is not run: {why}")
-            told = Welcome(
+            welcome = Welcome(
                 self._version,
                 self.name,
                 time.time(),
@@ -106,7 +116,7 @@ class WorkerService:
                 session.unable,
                 self._checks.places,
             )
-            await comm.write({"welcome": write_welcome(told)})
+            await comm.write({"welcome": write_welcome(welcome)})
             await session.work(lambda: self.draining)
         finally:
             if self._sessions.get(asked.run) is session:  # else its coordinator came again
@@ -367,3 +377,153 @@ class _RunSession:
         self.over.set()
         with contextlib.suppress(OSError):
             await self._comm.close()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """Where a worker connects, and its patience."""
+
+    address: ClusterAddress
+    certificates: Certificates | None
+    grace_s: float
+    """How long calls in flight may take after the first signal."""
+    wait_s: float
+    """How long it waits for a scheduler that does not answer."""
+
+
+class WorkerLoop:
+    """Runs a worker until a signal, or until its scheduler is gone for good."""
+
+    def __init__(
+        self, options: WorkerOptions, service: WorkerService, tell: Callable[[str], None]
+    ) -> None:
+        self._options, self._service, self._tell = options, service, tell
+        self._stop, self._abort = asyncio.Event(), asyncio.Event()
+        self._until = 0.0
+        """When the scheduler has to be reached."""
+
+    async def run(self, on_ready: Callable[[str], None]) -> None:
+        """Serve runs; raises CallFailed without a scheduler, Interrupted at a second signal."""
+        carry_plain_data()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled)
+        with tempfile.TemporaryDirectory(prefix="edison-worker-") as folder:
+            worker = await self._reach_scheduler(partial(self._start, Path(folder)))
+            if worker is None:
+                return
+            async with worker:
+                self._check_clock(worker)
+                on_ready(worker.address)
+                await self._serve(worker)
+
+    def _signalled(self) -> None:
+        (self._abort if self._stop.is_set() else self._stop).set()
+
+    def _check_clock(self, worker: PlainWorker) -> None:
+        ahead_s = float(worker.scheduler_delay)
+        if why := refuse_clock(ahead_s, "scheduler"):
+            raise UsageError(f"this machine cannot work here: {why}", hint="set the clock")
+        self._tell(f"clock: {tell_offset(ahead_s, 'scheduler')}")
+
+    async def _reach_scheduler(
+        self, attempt: Callable[[], Awaitable[T]], *, again: bool = False
+    ) -> T | None:
+        """Return the result of an attempt to register, repeated until it works; None at a signal.
+
+        Raises CallFailed after a while, if no run is served. Certificates that were accepted before
+        are not refused now: a scheduler that dies while it is asked resets the connection, as one
+        that refuses them does.
+        """
+        passing = (CallFailed, UsageError) if again else CallFailed
+        self._until, is_waiting = time.monotonic() + self._options.wait_s, False
+        while not self._stop.is_set():
+            try:
+                return await attempt()
+            except passing as error:
+                if time.monotonic() > self._until and not self._service.runs:
+                    raise
+                if not is_waiting:
+                    self._tell(f"{error.message}; waiting {self._options.wait_s:g} s for it")
+                is_waiting = True
+            await self._pause()
+        return None
+
+    @property
+    def _left_s(self) -> float:
+        return max(_LEAST_S, self._until - time.monotonic())
+
+    async def _start(self, folder: Path) -> PlainWorker:
+        """Return a worker that the scheduler knows; raises CallFailed or UsageError."""
+        address, certificates = self._options.address, self._options.certificates
+        await probe(address, certificates, self._left_s)
+        security = None if certificates is None else certificates.security()
+        worker = PlainWorker(address, folder, self._service, security, self._left_s)
+        try:
+            await worker
+        except (RuntimeError, TimeoutError) as error:
+            raise self._not_registered(error) from None
+        return worker
+
+    async def _register(self, worker: PlainWorker) -> bool:
+        """Register at a scheduler that is back; raises CallFailed or UsageError.
+
+        It may be gone again, or not have missed us yet.
+        """
+        await probe(self._options.address, self._options.certificates, self._left_s)
+        try:
+            async with asyncio.timeout(self._left_s):
+                await worker.register_again()
+        except (OSError, TimeoutError, ValueError) as error:
+            raise self._not_registered(error) from None
+        return True
+
+    def _not_registered(self, error: Exception) -> CallFailed:
+        why = error.__cause__ or error
+        return CallFailed(
+            f"no scheduler registers this worker at {self._options.address}: "
+            f"{line(str(why)) or 'no answer in time'}",
+            hint="look at the scheduler there: edison worker scheduler",
+        )
+
+    async def _serve(self, worker: PlainWorker) -> None:
+        while not self._stop.is_set():
+            await self._first(self._stop.wait(), worker.scheduler_left.wait())
+            if self._stop.is_set():
+                break
+            self._tell("the scheduler is gone; runs that are served go on")
+            if await self._reach_scheduler(partial(self._register, worker), again=True):
+                self._tell("the scheduler is back")
+        await self._drain()
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RETRY_S):
+                await self._stop.wait()
+
+    async def _drain(self) -> None:
+        """Finish the calls in flight; raises Interrupted at a second signal."""
+        grace_s, calls = self._options.grace_s, self._service.in_flight
+        self._tell(
+            f"ending: no new calls; {counted(calls, 'call')} in flight, at most {grace_s:g} s"
+        )
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._first(self._service.drain(), self._abort.wait())
+        except TimeoutError:
+            self._tell(f"{counted(self._service.in_flight, 'call')} took too long")
+        if self._abort.is_set():
+            raise Interrupted(
+                f"aborted with {counted(self._service.in_flight, 'call')} in flight",
+                hint="their runs ask them again at other workers",
+            )
+
+    @staticmethod
+    async def _first(*waiting: Coroutine[Any, Any, Any]) -> None:
+        """Return when the first of these is done; the others are given up."""
+        tasks = [asyncio.create_task(coroutine) for coroutine in waiting]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
