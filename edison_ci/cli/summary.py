@@ -6,46 +6,47 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.access import site as sites
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
-from edison_ci.config.case_facts import SIZES
 from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.documents import secrets
 from edison_ci.git import repository as git
 from edison_ci.numeric import (
+    change,
     counted,
     dollars,
     duration,
     fixed,
     in_cents,
     milliseconds,
+    percent,
+    percent_span,
     points,
     rate,
-    signed_span,
+    score,
+    score_span,
+    signed_score,
     snap,
 )
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.report.run_facts import cost_text
 from edison_ci.results import decisions, report, run_result, snapshot, triage
+from edison_ci.results.slices import slice_order
 from edison_ci.sanitize import in_actions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.execute.progress import Progress
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.human_grades import HumanGrades
-    from edison_ci.results.rollups import ComponentTotal
-    from edison_ci.results.run_result import RunResult
-    from edison_ci.results.scores import VariantScore
-    from edison_ci.results.weaknesses import PromptContrast
-    from edison_ci.stats.intervals import Interval
-    from edison_ci.store.runs import Run
-
-    Said = Callable[[Interval | None], str]
     from edison_ci.results.judges import JudgeFindings, PanelAgreement
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.scores import ComponentSpread
-    from edison_ci.results.slices import EstimateWithInterval, Reliability, Slice
+    from edison_ci.results.rollups import ComponentTotal
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.results.scores import ComponentSpread, VariantScore
+    from edison_ci.results.slices import Reliability, Slice
+    from edison_ci.results.weaknesses import PromptContrast
+    from edison_ci.store.runs import Run
 
 
 def document(
@@ -59,10 +60,10 @@ def document(
     A command that ran them also passes their progress, with the models that were stopped, and what
     the base gates but was not run.
     """
-    verdicts = {one.run.verdict for one in results} | ({"inconclusive"} if dropped else set())
+    verdicts = {result.run.verdict for result in results} | ({"inconclusive"} if dropped else set())
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [report.run_document(one) for one in results]
+    runs = [report.run_document(result) for result in results]
     for run, progress in zip(runs, clients, strict=False):
         run["clients"] = {"stopped": progress.closed, "waiting": progress.waiting}
     return {"verdict": verdict, "exit_code": code, "dropped": [*dropped], "runs": runs}
@@ -71,85 +72,83 @@ def document(
 _MOST_APART = 5
 
 
-def show_judges(terminal: Terminal, said: JudgeFindings | None) -> None:
+def show_judges(terminal: Terminal, judges: JudgeFindings | None) -> None:
     """Print pairwise preferences and the agreement of judges, if there are any."""
-    if said is None:
+    if judges is None:
         return
-    prompts = len({found.match.prompt for found in said.matches}) > 1
-    models = len({found.match.a.model for found in said.matches}) > 1
-    for found in said.matches:
-        _show_match(terminal, found, prompts=prompts, models=models)
-    for prompt in dict.fromkeys(found.match.prompt for found in said.matches):
-        among = [f for f in said.matches if f.match.prompt == prompt and f.among_models]
+    prompts = len({head_to_head.match.prompt for head_to_head in judges.matches}) > 1
+    models = len({head_to_head.match.a.model for head_to_head in judges.matches}) > 1
+    for head_to_head in judges.matches:
+        _show_match(terminal, head_to_head, prompts=prompts, models=models)
+    for prompt in dict.fromkeys(head_to_head.match.prompt for head_to_head in judges.matches):
+        among = [f for f in judges.matches if f.match.prompt == prompt and f.among_models]
         if len(among) > 1:
             _show_matrix(terminal, prompt if prompts else "", among)
-    if said.agreement is not None:
-        _show_agreement(terminal, said.agreement)
+    if judges.agreement is not None:
+        _show_agreement(terminal, judges.agreement)
 
 
 def _show_match(
-    terminal: Terminal, found: HeadToHead, *, prompts: bool = False, models: bool = False
+    terminal: Terminal, head_to_head: HeadToHead, *, prompts: bool = False, models: bool = False
 ) -> None:
-    match = found.match
+    match = head_to_head.match
     about = match.prompt if prompts else ""
     if models and match.a.side != match.b.side:
         about = f"{about} with {match.a.model}".strip()
-    usage = f"won {found.won:,}, lost {found.lost:,}, tied {found.tied:,}"
+    usage = f"won {head_to_head.won:,}, lost {head_to_head.lost:,}, tied {head_to_head.tied:,}"
     lead = f"{about}: " if about else ""
-    terminal.result(f"  {lead}{found.sentence}")
-    names = " against ".join(found.names)
-    terminal.result(f"    {names}: {usage}; compared by {found.judge}")
-    for warning in found.warnings:
+    terminal.result(f"  {lead}{head_to_head.sentence}")
+    names = " against ".join(head_to_head.names)
+    terminal.result(f"    {names}: {usage}; compared by {head_to_head.judge}")
+    for warning in head_to_head.warnings:
         terminal.result("    ", StyledText("careful: ", ODD), warning)
 
 
 def _show_matrix(terminal: Terminal, prompt: str, matches: Sequence[HeadToHead]) -> None:
     """Print the matrix of wins, losses and ties."""
-    columns = list(dict.fromkeys(found.match.b.model for found in matches))
+    columns = list(dict.fromkeys(pair.match.b.model for pair in matches))
     counts = {
-        (found.match.a.model, found.match.b.model): f"{found.won:,}-{found.lost:,}-{found.tied:,}"
-        for found in matches
+        (pair.match.a.model, pair.match.b.model): f"{pair.won:,}-{pair.lost:,}-{pair.tied:,}"
+        for pair in matches
     }
     table = [(f"{prompt} won-lost-tied".strip(), *(f"against {name}" for name in columns))]
-    for name in dict.fromkeys(found.match.a.model for found in matches):
+    for name in dict.fromkeys(pair.match.a.model for pair in matches):
         table.append((name, *(counts.get((name, column), "") for column in columns)))
     for line in aligned(table):
         terminal.result(f"    {line}")
 
 
-def show_preference(terminal: Terminal, found: HeadToHead, a: str, b: str) -> None:
+def show_preference(terminal: Terminal, head_to_head: HeadToHead, a: str, b: str) -> None:
     """Print which of two variants is preferred head to head."""
-    terminal.result(f"head to head: {found.sentence_for(a, b)}")
-    for warning in found.warnings:
+    terminal.result(f"head to head: {head_to_head.sentence_for(a, b)}")
+    for warning in head_to_head.warnings:
         terminal.result("  ", StyledText("careful: ", ODD), warning)
 
 
-def _show_agreement(terminal: Terminal, found: PanelAgreement) -> None:
-    for sentence in found.sentences:
+def _show_agreement(terminal: Terminal, agreement: PanelAgreement) -> None:
+    for sentence in agreement.sentences:
         terminal.result(f"  {sentence}")
-    for apart in found.apart[:_MOST_APART]:
+    for apart in agreement.apart[:_MOST_APART]:
         terminal.result(f"    disagreement: {apart.sentence}")
-    if len(found.apart) > _MOST_APART:
-        terminal.result(f"    and {len(found.apart) - _MOST_APART:,} more")
+    if len(agreement.apart) > _MOST_APART:
+        terminal.result(f"    and {len(agreement.apart) - _MOST_APART:,} more")
 
 
 _LISTED = 3
-_ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}
-_SLICES = ("kind", "difficulty", "length", "tag")
 FEWEST = 10
 """Cases that a slice needs to be mentioned."""
 
 
 def show_breakdown(terminal: Terminal, summary: RunResult, *, slices: bool = True) -> None:
     """Print what is missing, how repeats agree, and the slices that stand out."""
-    found = summary.breakdown
+    breakdown = summary.breakdown
     several = len(summary.models) > 1
     for sentence in summary.bounds:
         terminal.result("  ", StyledText(sentence, ODD))
-    most = max((each.k for each in found.reliability), default=0)
-    for each in found.reliability:
-        if each.k == most and each.model:
-            _reliability(terminal, each, several=several)
+    most = max((repeats.k for repeats in breakdown.reliability), default=0)
+    for repeats in breakdown.reliability:
+        if repeats.k == most and repeats.model:
+            _reliability(terminal, repeats, several=several)
     if slices:
         _outstanding(terminal, summary, several=several)
     aside = sorted(summary.quarantined)
@@ -171,9 +170,8 @@ def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> No
 
 
 def _percent(estimate: float, low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return f"{fixed(100 * estimate)}%"
-    return f"{fixed(100 * estimate)}% ({fixed(100 * low)} to {fixed(100 * high)})"
+    span = "" if low is None or high is None else f" ({percent_span(low, high)})"
+    return f"{percent(estimate)}{span}"
 
 
 def _outstanding(terminal: Terminal, summary: RunResult, *, several: bool) -> None:
@@ -185,13 +183,12 @@ def _outstanding(terminal: Terminal, summary: RunResult, *, several: bool) -> No
         terminal.result(
             "  weak",
             StyledText(f"  {slice_.dimension} {slice_.value}", BAD),
-            f"{who}: {_points(slice_.composite)}, {fixed(-100 * (slice_.difference or 0), 1)} "
-            f"points "
+            f"{who}: {score(slice_.composite.estimate)}, {score(-(slice_.difference or 0))} points "
             f"below the other cases ({counted(slice_.cases, 'case')})",
         )
     if out:
-        told = _allowed(len(out), out[0].family)
-        terminal.note(f"  {told}: edison status {summary.run.id} --slices")
+        comparisons = _allowed(len(out), out[0].family)
+        terminal.note(f"  {comparisons}: edison status {summary.run.id} --slices")
 
 
 def _allowed(count: int, family: int) -> str:
@@ -201,48 +198,36 @@ def _allowed(count: int, family: int) -> str:
     return f"{made} made; after correction for that, {count:,} {verb} out"
 
 
-def _points(found: EstimateWithInterval) -> str:
-    return "-" if found.estimate is None else fixed(100 * found.estimate, 1)
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
 def show_slices(terminal: Terminal, summary: RunResult) -> None:
     """Print the results of every slice, by prompt and model."""
-    found = [slice_ for slice_ in summary.breakdown.slices if slice_.model]
-    if not found:
+    slices = [slice_ for slice_ in summary.breakdown.slices if slice_.model]
+    if not slices:
         terminal.note("there are no results by slice")
         return
-    several = len({(slice_.prompt, slice_.model) for slice_ in found}) > 1
-    for who in dict.fromkeys((slice_.prompt, slice_.model) for slice_ in found):
+    several = len({(slice_.prompt, slice_.model) for slice_ in slices}) > 1
+    for who in dict.fromkeys((slice_.prompt, slice_.model) for slice_ in slices):
         if several:
             terminal.result("")
             terminal.result(StyledText(f"{who[0]} with {who[1]}", bold=True))
-        mine = [slice_ for slice_ in found if (slice_.prompt, slice_.model) == who]
+        mine = [slice_ for slice_ in slices if (slice_.prompt, slice_.model) == who]
         titles = ("", "", "cases", "score", "passed", "against the rest", "")
-        terminal.table([titles, *map(_row, sorted(mine, key=_place))], right=(2, 5))
-    told = _allowed(len(summary.outstanding), found[0].family)
+        terminal.table([titles, *map(_slice_row, sorted(mine, key=slice_order))], right=(2, 5))
+    comparisons = _allowed(len(summary.outstanding), slices[0].family)
     terminal.note(
-        f"{told} (Benjamini-Hochberg, 10%). Slices with fewer than {FEWEST} "
+        f"{comparisons} (Benjamini-Hochberg, 10%). Slices with fewer than {FEWEST} "
         "cases or clusters are not compared."
     )
 
 
-def _place(slice_: Slice) -> tuple[int, int, int, str]:
-    order = _SLICES.index(slice_.dimension) if slice_.dimension in _SLICES else len(_SLICES)
-    return order, _ORDER.get(slice_.value, len(_ORDER)), -slice_.cases, slice_.value
-
-
-def _row(slice_: Slice) -> tuple[str, ...]:
-    composite, rate = slice_.composite, slice_.pass_rate
-    score = _points(composite)
+def _slice_row(slice_: Slice) -> tuple[str, ...]:
+    composite, share = slice_.composite, slice_.pass_rate
+    scored = score(composite.estimate)
     if composite.low is not None and composite.high is not None:
-        score += f" ({fixed(100 * composite.low, 1)} to {fixed(100 * composite.high, 1)})"
-    passed = "-" if rate.estimate is None else _percent(rate.estimate, rate.low, rate.high)
-    rest = "" if slice_.difference is None else fixed(100 * slice_.difference, 1, signed=True)
+        scored += f" ({score_span(composite.low, composite.high)})"
+    passed = "-" if share.estimate is None else _percent(share.estimate, share.low, share.high)
+    rest = "" if slice_.difference is None else signed_score(slice_.difference)
     word = "stands out" if slice_.stands_out else "" if slice_.p is not None else "not compared"
-    return (slice_.dimension, slice_.value, f"{slice_.cases:,}", score, passed, rest, word)
+    return (slice_.dimension, slice_.value, f"{slice_.cases:,}", scored, passed, rest, word)
 
 
 def spread_of(components: Sequence[ComponentSpread], name: str, kind: str) -> str:
@@ -261,32 +246,34 @@ def spread_of(components: Sequence[ComponentSpread], name: str, kind: str) -> st
     return f"from {fixed(100 * min(lows))} to {fixed(100 * max(highs))}{sd}"
 
 
-def show_people(terminal: Terminal, people: HumanGrades | None, points: Said, rate: Said) -> None:
+def show_people(terminal: Terminal, people: HumanGrades | None) -> None:
     """Print human grades next to the automatic ones, and the correction they imply."""
     if people is None:
         return
     if people.answers or people.flagged:
         who = "1 person" if people.graders == 1 else f"{people.graders:,} people"
         flagged = f"; {people.flagged:,} flagged for a second look" if people.flagged else ""
-        graded = f"{people.answers:,} of {people.of:,} answers graded"
+        progress = f"{people.answers:,} of {people.of:,} answers graded"
         by = f" by {who}" if people.graders else ""
-        terminal.result(f"  {graded}{by}{flagged}")
+        terminal.result(f"  {progress}{by}{flagged}")
     rows = [
-        (f"{score.prompt} with {score.model}", points(score.composite), rate(score.pass_rate))
-        for score in people.scores
-        if score.graded_cases
+        (f"{graded.prompt} with {graded.model}", points(graded.composite), rate(graded.pass_rate))
+        for graded in people.scores
+        if graded.graded_cases
     ]
     if rows:
         head = ("  with human grades instead of automatic ones", "score", "passed")
         for row in aligned([head, *(("    " + name, *rest) for name, *rest in rows)]):
             terminal.result(row)
-    for score in people.scores:
-        about = f"{score.prompt} with {score.model}: " if len(people.scores) > 1 else ""
-        for found in score.corrections:
-            text = f"  {about}{found.sentence}"
-            terminal.result(text if found.applies else StyledText(text, ODD))
-    for found in people.change:
-        terminal.result(StyledText(f"  {found.sentence}", ODD if found.of == "side" else None))
+    for graded in people.scores:
+        about = f"{graded.prompt} with {graded.model}: " if len(people.scores) > 1 else ""
+        for correction in graded.corrections:
+            text = f"  {about}{correction.sentence}"
+            terminal.result(text if correction.applies else StyledText(text, ODD))
+    for correction in people.change:
+        terminal.result(
+            StyledText(f"  {correction.sentence}", ODD if correction.of == "side" else None)
+        )
 
 
 _BUDGET = "budget: "
@@ -311,7 +298,7 @@ def show_run(
     show_breakdown(terminal, summary, slices=slices)
     _change(terminal, summary)
     show_judges(terminal, summary.judges)
-    show_people(terminal, summary.human_grades, points, rate)
+    show_people(terminal, summary.human_grades)
     _counts(terminal, summary)
     _gates(terminal, summary.gates, summary.weak_prompts)
     if run.shard is not None:
@@ -330,8 +317,8 @@ def show_run(
             "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
             "the next one does not fit."
         )
-    for said in summary.steered:
-        terminal.result(f"  {said}")
+    for sentence in summary.steered:
+        terminal.result(f"  {sentence}")
     show_batches(terminal, summary)
     if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
         other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
@@ -357,48 +344,50 @@ def _sentence(terminal: Terminal, summary: RunResult) -> None:
 def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
     """Print the headline, the failing cases with their reasons, and how to look closer."""
     _sentence(terminal, summary)
-    found = summary.triage(most=None if everything else triage.SHOWN)
-    if found is None or not found.worst:
+    triaged = summary.triage(most=None if everything else triage.SHOWN)
+    if triaged is None or not triaged.worst:
         return
-    several, fresh = len(summary.models) > 1, any(one.newly for one in found.worst)
+    several, fresh = len(summary.models) > 1, any(failing.newly for failing in triaged.worst)
     rows = [
         (
-            *(("new" if one.newly else "",) if fresh else ()),
-            f"{one.case}@{one.model}" if several else one.case,
-            "-" if one.composite is None else fixed(100 * one.composite, 1),
+            *(("new" if failing.newly else "",) if fresh else ()),
+            f"{failing.case}@{failing.model}" if several else failing.case,
+            score(failing.composite),
         )
-        for one in found.worst
+        for failing in triaged.worst
     ]
     last = len(rows[0]) - 1
     # The log of a job is read elsewhere, and reasons quote answers.
     root = terminal.root
     hide = in_actions() and root is not None and sites.open_site(root).file.settings.private
-    for row, one in zip(aligned(rows, right=frozenset({last})), found.worst, strict=True):
-        why = "" if hide else " ".join(secrets.redacted(one.why).split())
+    for row, failing in zip(aligned(rows, right=frozenset({last})), triaged.worst, strict=True):
+        why = "" if hide else " ".join(secrets.redacted(failing.why).split())
         lead = f"  {row}  "
         terminal.result(lead, why, hang=len(lead))
-    first = found.worst[0]
+    first = triaged.worst[0]
     cell = f"{first.case}@{first.model}" if several else first.case
-    more = f"; all {found.failing:,}: edison status {summary.run.id} --failed"
-    terminal.note(f"Look closer: edison explain {cell}{'' if len(rows) == found.failing else more}")
+    more = f"; all {triaged.failing:,}: edison status {summary.run.id} --failed"
+    terminal.note(
+        f"Look closer: edison explain {cell}{'' if len(rows) == triaged.failing else more}"
+    )
 
 
 def what_now(summary: RunResult) -> str:
     """Return the next step after a run that has ended; may be empty."""
-    run, found = summary.run, summary.triage(most=0)
-    if found is None or run.grades_imports:
+    run, triaged = summary.run, summary.triage(most=0)
+    if triaged is None or run.grades_imports:
         return ""
     again = f"edison run {run.experiment}"
     if run.base_commit is not None:
         again += f" --against {_base(run)[0]}"
-    if found.failing and summary.cells["error"] == summary.cells["total"]:
+    if triaged.failing and summary.cells["error"] == summary.cells["total"]:
         return "Every call failed; find the cause with: edison models test"
     prompt = next(iter(summary.files.prompts.values()), "the prompt")
     if run.partial and run.shard is None:
         return f"All cases decide the gates: {again}"
     if run.verdict == Verdict.INCONCLUSIVE:
         return f"More cases, or more repeats (--repeats N), would decide it; then: {again}"
-    if found.failing and run.verdict != Verdict.PASS:
+    if triaged.failing and run.verdict != Verdict.PASS:
         return f"Change {prompt}, or let edison refine {run.experiment} suggest it; then: {again}"
     if run.base_commit is None:
         return f"Change {prompt}, then compare: {again} --against REF"
@@ -441,8 +430,8 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
         )
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
-    found = progress.sufficient_microusd if progress is not None else None
-    to = "" if found is None else f" to {in_cents(found)}"
+    sufficient = progress.sufficient_microusd if progress is not None else None
+    to = "" if sufficient is None else f" to {in_cents(sufficient)}"
     if budget == "--budget" and progress is not None and progress.narrower:
         return (
             f"Raise {progress.narrower}{to}, then: {anew} --budget{to.removeprefix(' to')} "
@@ -497,31 +486,29 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[PromptCon
 
 
 def _change(terminal: Terminal, summary: RunResult) -> None:
-    run, found = summary.run, summary.against
-    if found is None or run.base_commit is None:
+    run, against = summary.run, summary.against
+    if against is None or run.base_commit is None:
         return
     at = " at ".join(_base(run))
-    if found.estimate is None:
+    if against.estimate is None:
         terminal.result(f"  nothing to compare with at {at}")
         return
-    change = f"{fixed(100 * found.estimate, 1, signed=True)} points"
-    if snap(found.estimate) == 0 and found.p == 1:
-        change = "no difference on any case"
-    elif found.low is not None and found.high is not None:
-        change += f" ({signed_span(found.low, found.high)})"
+    moved = change(against.estimate, against.low, against.high)
+    if snap(against.estimate) == 0 and against.p == 1:
+        moved = "no difference on any case"
     terminal.result(
-        f"  {change} against {at}, which has {points(found.composite)}; "
-        f"{counted(found.n, 'case')} in common"
+        f"  {moved} against {at}, which has {points(against.composite)}; "
+        f"{counted(against.n, 'case')} in common"
     )
 
 
 def _prompts(terminal: Terminal, summary: RunResult) -> None:
-    told = []
+    names = []
     for prompt, version in summary.prompts:
-        label, known = summary.run.labels.get(prompt, ""), version[:8]
-        told.append(f"{prompt} {label}" if known in label else f"{prompt} {label} ({known})")
-    if told:
-        terminal.result(f"  {', '.join(told)}")
+        label, digits = summary.run.labels.get(prompt, ""), version[:8]
+        names.append(f"{prompt} {label}" if digits in label else f"{prompt} {label} ({digits})")
+    if names:
+        terminal.result(f"  {', '.join(names)}")
 
 
 def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
@@ -567,7 +554,7 @@ def _components(terminal: Terminal, summary: RunResult) -> None:
     rows += [
         (
             f"criterion {p.name}",
-            "-" if p.mean is None else f"mean {fixed(100 * p.mean, 1)}",
+            "-" if p.mean is None else f"mean {score(p.mean)}",
             spread_of(summary.breakdown.components, p.name, p.kind),
             _errors(p),
         )
@@ -582,12 +569,12 @@ def _component_row(component: ComponentTotal) -> tuple[str, ...]:
     if component.answers and component.failed is not None:
         failed = f"{component.failed:,} of {component.answers:,} fail"
     if component.kind in ("safety", "flag"):
-        told = (
+        counts = (
             (component.flagged, "flagged"),
             (component.redacted, "redacted"),
             (component.blocked, "blocked"),
         )
-        failed = ", ".join(f"{count:,} {word}" for count, word in told if count)
+        failed = ", ".join(f"{count:,} {word}" for count, word in counts if count)
     return (f"{component.kind} {component.name}", failed, "", _errors(component))
 
 
@@ -597,10 +584,9 @@ def _errors(component: ComponentTotal) -> str:
 
 def _counts(terminal: Terminal, summary: RunResult) -> None:
     done = {name: count for name, count in summary.cells.items() if count and name != "total"}
-    asked = sum(done.values()) - done.get("skipped", 0)
+    sent = sum(done.values()) - done.get("skipped", 0)
     counts = ", ".join(
-        f"{count:,} {name}"
-        + (f" ({fixed(100 * count / asked, 1)}%)" if name in _ODD_STATUSES else "")
+        f"{count:,} {name}" + (f" ({percent(count / sent, 1)})" if name in _ODD_STATUSES else "")
         for name, count in done.items()
     )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())
@@ -611,8 +597,8 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
         terminal.result("  ", StyledText(used.sentence, ODD))
     if cut := summary.cut_off_count:
         # Their texts end in the middle, which is why checks and judges may have failed them.
-        said = f"  {counted(cut, 'answer')} cut off at max_tokens: raise it, or ask for less"
-        terminal.result(StyledText(said, ODD))
+        cut_off = f"  {counted(cut, 'answer')} cut off at max_tokens: raise it, or ask for less"
+        terminal.result(StyledText(cut_off, ODD))
     calls = summary.calls
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} lost" if calls["unknown"] else ""

@@ -9,13 +9,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.config.case_facts import SIZES
 from edison_ci.numeric import TOLERANCE
 from edison_ci.report.charts.bars import Bar, Bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint
 from edison_ci.report.charts.heatmap import Field, HeatMap
 from edison_ci.report.charts.trend import Happening, MarkKind, Series, Trend, TrendPoint
+from edison_ci.results.slices import slice_order
 from edison_ci.results.trends import ChangeKind, model_trends
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 SLICE_METRICS = ("score", "pass rate")
 _MOST_SLICE_COLUMNS = 20
-_DIMENSIONS = ("kind", "difficulty", "length", "tag")
-_VALUES = ("easy", "medium", "hard", *SIZES)
 _MOST_LINES = 6
 """Models that a chart can tell apart."""
 
@@ -71,14 +69,6 @@ def _dominates(
     if other[0] is None or one[0] is None:
         return False
     return other != one and other[0] <= one[0] and (other[1] or 0.0) >= (one[1] or 0.0)
-
-
-def slice_order(slice_: Slice) -> tuple[int, int, str]:
-    """Return the place of a slice in a list: by dimension, then by size or difficulty."""
-    known = slice_.dimension in _DIMENSIONS
-    dimension = _DIMENSIONS.index(slice_.dimension) if known else len(_DIMENSIONS)
-    value = _VALUES.index(slice_.value) if slice_.value in _VALUES else len(_VALUES)
-    return dimension, value, slice_.value
 
 
 def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> HeatMap | None:

@@ -307,6 +307,19 @@ class Slice:
     stands_out: bool = False
 
 
+_DIMENSIONS = ("kind", "difficulty", "length", "tag")
+_VALUES = ("easy", "medium", "hard", "golden", *case_facts.SIZES)
+
+
+def slice_order(slice_: Slice) -> tuple[int, int, int, str]:
+    """Return the place of a slice in a list: by dimension, then by level or size, then by cases."""
+    dimension, value = (
+        values.index(name) if name in values else len(values)
+        for name, values in ((slice_.dimension, _DIMENSIONS), (slice_.value, _VALUES))
+    )
+    return dimension, value, -slice_.cases, slice_.value
+
+
 @dataclass(frozen=True, slots=True)
 class Reliability:
     """Share of cases of which k repeats all pass, and of which at least one passes."""

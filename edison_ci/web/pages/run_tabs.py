@@ -11,7 +11,7 @@ from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import heatmap
 from edison_ci.report.components import fluid_figure
-from edison_ci.report.run_charts import SLICE_METRICS, slice_order, slices_chart
+from edison_ci.report.run_charts import SLICE_METRICS, slices_chart
 from edison_ci.results.decisions import count_rounds, decisions_of
 from edison_ci.results.history_words import count_events, event_lines
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
@@ -25,6 +25,7 @@ from edison_ci.results.scores import (
     combined_spread,
     examples_of,
 )
+from edison_ci.results.slices import slice_order
 from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
     MOST_CELLS,
