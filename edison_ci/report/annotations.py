@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
 from edison_ci.records import ACTION_WORDS, Move, RunStatus, Verdict
+from edison_ci.report.run_facts import suite_words
 from edison_ci.sanitize import lines, without_commands, workflow_command
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def changed_lines(before: str, after: str) -> tuple[Lines, ...]:
     end = _common_prefix(old[::-1][:rest], new[::-1][:rest])
     # Popular lines are not anchors (autojunk): with them a hostile file would take minutes.
     matcher = difflib.SequenceMatcher(None, old[same : len(old) - end], new[same : len(new) - end])
-    found = []
+    ranges = []
     for tag, _, _, first, last in matcher.get_opcodes():
         if tag != "equal":
             begin = min(same + first + 1, len(new))
-            found.append(Lines(begin, max(same + last, begin)))
-    return tuple(found)
+            ranges.append(Lines(begin, max(same + last, begin)))
+    return tuple(ranges)
 
 
 def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
@@ -166,40 +167,42 @@ class Annotation(NamedTuple):
 
 def annotations_of(report: Report, changed: Changed) -> list[Annotation]:
     """Return the annotations of a report, the worst first."""
-    found = [Annotation("error", "not measured", report.failure)] if report.failure else []
+    annotations = [Annotation("error", "not measured", report.failure)] if report.failure else []
     if report.undecided:
-        found.append(Annotation("notice", "not evaluated", report.undecided))
-    found += [Annotation("warning", "no longer measured", each) for each in report.dropped]
+        annotations.append(Annotation("notice", "not evaluated", report.undecided))
+    annotations += [
+        Annotation("warning", "no longer measured", sentence) for sentence in report.dropped
+    ]
     spots = Spots(changed)
     for view in report.runs:
-        found += _run_annotations(view, spots)
-    return sorted(found, key=lambda one: _LEVELS.index(one.level))
+        annotations += _run_annotations(view, spots)
+    return sorted(annotations, key=lambda annotation: _LEVELS.index(annotation.level))
 
 
-def annotation_commands(found: Sequence[Annotation], folder: str = "") -> list[str]:
+def annotation_commands(annotations: Sequence[Annotation], folder: str = "") -> list[str]:
     """Return annotations as workflow commands; paths start in `folder` of the checkout."""
-    commands = [_command(one, folder) for one in found[:MOST]]
-    if len(found) > MOST:
-        rest = found[MOST:]
+    commands = [_command(annotation, folder) for annotation in annotations[:MOST]]
+    if len(annotations) > MOST:
+        rest = annotations[MOST:]
         message = f"{len(rest):,} more in the job summary"
         commands.append(workflow_command(rest[0].level, message, {"title": "edison"}))
     return commands
 
 
-def _command(one: Annotation, folder: str) -> str:
-    lines = one.spot.lines
+def _command(annotation: Annotation, folder: str) -> str:
+    lines = annotation.spot.lines
     properties = {
-        "file": folder + one.spot.path if one.spot.path else None,
+        "file": folder + annotation.spot.path if annotation.spot.path else None,
         "line": lines.first if lines else None,
         "endLine": lines.last if lines else None,
-        "title": f"edison: {one.title}",
+        "title": f"edison: {annotation.title}",
     }
-    return workflow_command(one.level, one.message, properties)
+    return workflow_command(annotation.level, annotation.message, properties)
 
 
 def _run_annotations(view: RunResult, spots: Spots) -> Iterator[Annotation]:
     name = view.run.experiment + "".join(f", {label}" for label in view.labels)
-    on = f"{name}, with the base's eval suite" if view.on == "base" else name
+    on = f"{name}{suite_words(view)}"
     yield from _gates(view, spots, on)
     if view.run.status != RunStatus.COMPLETED and view.missing:
         level: Level = "error" if view.run.verdict == Verdict.ERROR else "warning"
@@ -226,16 +229,15 @@ def _gates(view: RunResult, spots: Spots, on: str) -> Iterator[Annotation]:
 
 
 def _broken(view: RunResult, spots: Spots, name: str) -> Iterator[Annotation]:
-    for one in view.changes:
-        broken = one.comparison.moved[Move.NEWLY_FAILING]
+    for change in view.changes:
+        broken = change.comparison.moved[Move.NEWLY_FAILING]
         if not broken:
             continue
         listed = ", ".join(f"{m.case} ({score(m.a)} to {score(m.b)})" for m in broken[:_NAMED])
         more = ", ..." if len(broken) > _NAMED else ""
-        title = (
-            f"{name}: {counted(len(broken), 'case')} newly failing, {one.prompt} with {one.model}"
-        )
-        yield Annotation("warning", title, f"{listed}{more}", spots.next(view, one.prompt))
+        variant = f"{change.prompt} with {change.model}"
+        title = f"{name}: {counted(len(broken), 'case')} newly failing, {variant}"
+        yield Annotation("warning", title, f"{listed}{more}", spots.next(view, change.prompt))
 
 
 def _findings(view: RunResult, spots: Spots, name: str) -> Iterator[Annotation]:

@@ -77,24 +77,28 @@ class _Actions(NamedTuple):
 
 def may_quote(texts: Sequence[str | None]) -> bool:
     """Whether the screens find no personal data and no secret in texts."""
-    known = [text for text in texts if text]
-    clean = all(document_secrets.redacted(text) == text for text in known)
-    return clean and all(safety_screen.screen(text, _Actions()).status == "ok" for text in known)
+    stored = [text for text in texts if text]
+    clean = all(document_secrets.redacted(text) == text for text in stored)
+    return clean and all(safety_screen.screen(text, _Actions()).status == "ok" for text in stored)
 
 
 def diff_paragraphs(details: ChangeDetails) -> Iterator[str]:
     """Yield the diff of each changed prompt, cut to a length."""
-    for each in details.diffs[:_MOST_DIFFS]:
-        diff = markdown.fenced(_diff(each), most=_MOST_DIFF, language="diff")
-        yield f"{markdown.code(each.path)}\n\n{diff}"
-    left = [each.path for each in details.diffs[_MOST_DIFFS:]]
+    for change in details.diffs[:_MOST_DIFFS]:
+        diff = markdown.fenced(_diff(change), most=_MOST_DIFF, language="diff")
+        yield f"{markdown.code(change.path)}\n\n{diff}"
+    left = [change.path for change in details.diffs[_MOST_DIFFS:]]
     if left:
         yield f"Also changed: {', '.join(map(markdown.code, left))}."
 
 
-def _diff(each: FileDiff) -> str:
-    found = text_diff.unified_diff(each.before.splitlines(), each.after.splitlines(), "", "")
-    rows = [markdown.shortened(row, _WIDEST) for row in list(found)[2:]]  # the names are above it
+def _diff(change: FileDiff) -> str:
+    diff_lines = text_diff.unified_diff(
+        change.before.splitlines(), change.after.splitlines(), "", ""
+    )
+    rows = [
+        markdown.shortened(row, _WIDEST) for row in list(diff_lines)[2:]
+    ]  # the names are above it
     left = len(rows) - _MOST_DIFF_LINES
     return "\n".join(
         [*rows[:_MOST_DIFF_LINES], *([f"... {left:,} more lines"] if left > 0 else [])]
@@ -110,7 +114,7 @@ class TellingCase(NamedTuple):
     @property
     def shown(self) -> bool:
         """Whether the screens let its texts be shown."""
-        flagged = {(found.case, found.kind) for found in self.view.findings}
+        flagged = {(finding.case, finding.kind) for finding in self.view.findings}
         if flagged & {(self.case.case, "pii"), (self.case.case, "secrets")}:
             return False
         return may_quote([text for side in self.case[-2:] for text in (side.text, side.why)])
@@ -122,22 +126,22 @@ def telling_cases(details: ChangeDetails, runs: Sequence[RunResult]) -> list[Tel
     Among cases that changed alike, those come first whose texts can be shown.
     """
     cases = details.cases
-    found = [TellingCase(view, case) for view in runs for case in cases.get(view.run.id, ())]
-    found.sort(key=lambda one: ([*Move].index(one.case.move), not one.shown))
+    telling = [TellingCase(view, case) for view in runs for case in cases.get(view.run.id, ())]
+    telling.sort(key=lambda pick: ([*Move].index(pick.case.move), not pick.shown))
     # One case often changes with several models alike.
-    first = {(one.view.run.id, one.case.case): one for one in reversed(found)}
-    return [one for one in found if one in first.values()][:TELLING]
+    first = {(pick.view.run.id, pick.case.case): pick for pick in reversed(telling)}
+    return [pick for pick in telling if pick in first.values()][:TELLING]
 
 
-def case_paragraphs(one: TellingCase, *, several: bool) -> Iterator[str]:
+def case_paragraphs(telling: TellingCase, *, several: bool) -> Iterator[str]:
     """Yield a case with its scores and why it changed, then its answers as lines of a diff."""
-    case, before, after = one.case, one.case.before, one.case.after
-    of = f"{markdown.code(one.view.run.experiment)}, " if several else ""
+    case, before, after = telling.case, telling.case.before, telling.case.after
+    of = f"{markdown.code(telling.view.run.experiment)}, " if several else ""
     scores = f"{score(before.composite)} to {score(after.composite)}"
     move = case.move.words.capitalize()
-    told = f"**{move}** {of}{markdown.code(case.case)} with {markdown.code(case.model)}: {scores}"
-    if not one.shown:
-        yield f"{told}. The texts are not shown: they may contain personal data or a secret."
+    lead = f"**{move}** {of}{markdown.code(case.case)} with {markdown.code(case.model)}: {scores}"
+    if not telling.shown:
+        yield f"{lead}. The texts are not shown: they may contain personal data or a secret."
         return
     worse = before if case.move.better else after
     why = (
@@ -145,7 +149,7 @@ def case_paragraphs(one: TellingCase, *, several: bool) -> Iterator[str]:
         if worse.why
         else ""
     )
-    yield f"{told}{why}"
+    yield f"{lead}{why}"
     rows = [*_quoted("-", before), *_quoted("+", after)]
     yield markdown.fenced("\n".join(rows), most=_MOST_DIFF, language="diff")
 

@@ -288,8 +288,8 @@ def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
     """
     pieces = _JOINERS.split(text)
     parts: list[str] = [escape(pieces[0])]
-    for found, piece in zip(_JOINERS.findall(text), pieces[1:], strict=True):
-        parts += [found, escape(piece)]
+    for joiner, piece in zip(_JOINERS.findall(text), pieces[1:], strict=True):
+        parts += [joiner, escape(piece)]
     class_ = "text-box text-box-prose" if prose else "text-box"
     if not text.strip():
         return element("p", "(empty)", class_="quiet")
@@ -301,7 +301,7 @@ def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
 
 def diff_view(before: str, after: str, *, around: int = 3) -> Markup:
     """Return a line diff of two texts; signs repeat what the colors show."""
-    rows = (_diff_row(*each) for each in _diff_lines(before, after, around))
+    rows = (_diff_row(*row) for row in _diff_lines(before, after, around))
     body = element("tbody", *rows)
     return element(
         "div", element("table", body), class_="diff", role="region", tabindex="0",

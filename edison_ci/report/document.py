@@ -135,20 +135,20 @@ class Section:
     """Level of the heading, from 1."""
 
 
-def score_of(found: numeric.Estimate | None) -> Estimate:
+def score_of(estimate: numeric.Estimate | None) -> Estimate:
     """Return a score with its interval."""
-    if found is None:
+    if estimate is None:
         return _UNKNOWN
-    span = _span(found, numeric.score_span)
-    return Estimate(numeric.score(found.estimate), span, numeric.points(found))
+    span = _span(estimate, numeric.score_span)
+    return Estimate(numeric.score(estimate.estimate), span, numeric.points(estimate))
 
 
-def rate_of(found: numeric.Estimate | None) -> Estimate:
+def rate_of(estimate: numeric.Estimate | None) -> Estimate:
     """Return a pass rate with its interval."""
-    if found is None:
+    if estimate is None:
         return _UNKNOWN
-    span = _span(found, numeric.percent_span)
-    return Estimate(numeric.percent(found.estimate), span, numeric.rate(found))
+    span = _span(estimate, numeric.percent_span)
+    return Estimate(numeric.percent(estimate.estimate), span, numeric.rate(estimate))
 
 
 def change_of(estimate: float | None, low: float | None, high: float | None) -> Estimate:
@@ -167,7 +167,7 @@ def latency_of(p50_ms: float | None, p95_ms: float | None) -> Estimate:
 _UNKNOWN = Estimate(NOTHING, "", NOTHING)
 
 
-def _span(found: numeric.Estimate, write: Callable[[float, float], str]) -> str:
-    if found.low is None or found.high is None:
+def _span(estimate: numeric.Estimate, write: Callable[[float, float], str]) -> str:
+    if estimate.low is None or estimate.high is None:
         return numeric.NO_SPAN
-    return write(found.low, found.high)
+    return write(estimate.low, estimate.high)

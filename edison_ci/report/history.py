@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
 
 def history_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield the records as lines of JSON."""
-    return (json_text({"schema_version": 1, **each}, indent=None) + "\n" for each in records)
+    return (json_text({"schema_version": 1, **record}, indent=None) + "\n" for record in records)
 
 
 _SHOWN = (
@@ -79,18 +79,18 @@ def history_page(name: str, records: Sequence[dict[str, Any]], charts: Sequence[
     """Return the history of an experiment as one HTML file."""
     rows = tuple(
         (
-            f"{each['run_started'][:16].replace('T', ' ')} {each['simulation']}".strip(),
-            str(each["verdict"] or "no gates"),
-            f"{each['prompt']} {each['label'] or each['version']}",
-            each["model"],
-            score(each["score"]),
-            percent(each["pass_rate"]),
-            f"{each['cases']:,}",
-            dollars(each["answer_cost_microusd"]),
-            milliseconds(each["latency_p50_ms"]),
-            f"{each['errors']:,}",
+            f"{record['run_started'][:16].replace('T', ' ')} {record['simulation']}".strip(),
+            str(record["verdict"] or "no gates"),
+            f"{record['prompt']} {record['label'] or record['version']}",
+            record["model"],
+            score(record["score"]),
+            percent(record["pass_rate"]),
+            f"{record['cases']:,}",
+            dollars(record["answer_cost_microusd"]),
+            milliseconds(record["latency_p50_ms"]),
+            f"{record['errors']:,}",
         )
-        for each in reversed(records)
+        for record in reversed(records)
     )
     head = element("header", element("h1", name), class_="page-header")
     panels = [element("div", figure(chart), class_="panel") for chart in charts]

@@ -148,7 +148,7 @@ def _page_values(title: str) -> dict[str, Any]:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("edison_ci.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -157,8 +157,8 @@ def _environment() -> Environment:
         # Every value goes through `escape`, which also spells out invisible characters.
         finalize=lambda value: value if isinstance(value, Markup) else escape(str(value)),
     )
-    found.globals["ui"] = components
-    return found
+    environment.globals["ui"] = components
+    return environment
 
 
 def _render(template: str, **values: Any) -> str:
@@ -346,9 +346,9 @@ def _reasons(cell: CellResult) -> Iterator[str]:
 
 
 def _box(label: str, text: str) -> dict[str, Any]:
-    shown = text[:_MOST_CHARS]
-    cut = f" (the first {_MOST_CHARS:,} of {len(text):,} characters)" if shown != text else ""
-    return {"label": f"{label}{cut}", "box": text_box(shown, label=label, prose=True)}
+    beginning = text[:_MOST_CHARS]
+    cut = f" (the first {_MOST_CHARS:,} of {len(text):,} characters)" if beginning != text else ""
+    return {"label": f"{label}{cut}", "box": text_box(beginning, label=label, prose=True)}
 
 
 def _input_text(case: Case) -> str:

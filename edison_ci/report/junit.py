@@ -18,6 +18,7 @@ from junit_xml import TestCase, TestSuite
 from edison_ci.config.experiment import AMOUNT_METRICS
 from edison_ci.numeric import dollars, fixed, points, rate
 from edison_ci.records import Move, Verdict
+from edison_ci.report.run_facts import suite_words
 from edison_ci.sanitize import clean, json_text, without_pieces
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def junit(
     """Return the report as JUnit XML; without `reasons`, which may quote answers."""
     top = ET.Element("testsuites", {"name": "edison"})
     suites = [
-        _suite(view, cases(view), _with_companion(report, view), reasons=reasons)
+        _suite(view, cases(view), report.companions_of(view), reasons=reasons)
         for view in report.head_runs
     ]
     if report.failure:
         suites.append(TestSuite("edison", [_not_run("edison", report.failure)]))
     if report.dropped:
-        suites.append(TestSuite("edison", [_not_covered(each) for each in report.dropped]))
+        suites.append(TestSuite("edison", [_not_covered(sentence) for sentence in report.dropped]))
     for suite in suites:
         top.append(_tidied(suite.build_xml_doc()))
     for name in ("tests", "failures", "errors"):
@@ -58,17 +59,11 @@ def junit(
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(top, encoding='unicode')}\n"
 
 
-def _with_companion(report: Report, view: RunResult) -> list[RunResult]:
-    """Return a run, and that of the same comparison with the base's eval suite."""
-    wanted = None if view.companion is None else view.companion.id
-    return [view, *(other for other in report.runs if other.run.id == wanted)]
-
-
 def _suite(
-    view: RunResult, cases: Iterable[CaseResult], runs: Iterable[RunResult], *, reasons: bool
+    view: RunResult, cases: Iterable[CaseResult], companions: Iterable[RunResult], *, reasons: bool
 ) -> Any:
-    run = view.run
-    tests = [_gate(run.experiment, one, row) for one in runs for row in one.gates]
+    run, runs = view.run, (view, *companions)
+    tests = [_gate(run.experiment, measured, row) for measured in runs for row in measured.gates]
     blame = _Blame(view)
     tests += [_test(view, result, blame, reasons=reasons) for result in cases]
     if not view.finished:
@@ -84,7 +79,7 @@ def _suite(
 
 def _properties(view: RunResult) -> Mapping[str, str]:
     run = view.run
-    found = {
+    properties = {
         "edison.run": run.id,
         "edison.status": run.status,
         "edison.verdict": run.verdict or "",
@@ -97,18 +92,19 @@ def _properties(view: RunResult) -> Mapping[str, str]:
         "edison.prompts": ", ".join(f"{name}@{version[:8]}" for name, version in view.prompts),
     }
     for number, change in enumerate(view.eval_suite, 1):
-        found[f"edison.suite_change.{number}"] = (
+        properties[f"edison.suite_change.{number}"] = (
             f"{change.place}: {change.before} -> {change.after}"
         )
     for number, text in enumerate(view.missing, 1):
-        found[f"edison.missing.{number}"] = text
-    return found
+        properties[f"edison.missing.{number}"] = text
+    return properties
 
 
 def _gate(experiment: str, view: RunResult, row: GateRow) -> Any:
     about = f"{row.metric}, {row.prompt} with {row.model}" if row.model else row.metric
-    on = ", with the base's eval suite" if view.on == "base" else ""
-    test = TestCase(legal(f"{about}{on}"), classname=f"{_class_name(experiment)}.(gates)")
+    test = TestCase(
+        legal(f"{about}{suite_words(view)}"), classname=f"{_class_name(experiment)}.(gates)"
+    )
     sentence = legal(row.sentence, most=MOST_MESSAGE)
     if row.fails:
         test.add_failure_info(message=sentence, failure_type=row.verdict)
@@ -126,10 +122,10 @@ class _Blame:
         self._rows = [row for row in view.gates if row.fails]
         self._error = view.run.verdict == Verdict.ERROR
         self._worse = {
-            (one.prompt, one.model): {
-                moved.case for moved in one.comparison.moved.get(Move.NEWLY_FAILING, ())
+            (change.prompt, change.model): {
+                moved.case for moved in change.comparison.moved.get(Move.NEWLY_FAILING, ())
             }
-            for one in view.changes
+            for change in view.changes
         }
 
     def concerns(self, result: CaseResult) -> bool:
@@ -220,10 +216,10 @@ def _line(view: RunResult, result: CaseResult, why: str) -> str:
 @lru_cache(maxsize=4_096)  # names of prompts and models repeat in every case
 def legal(text: str, *, most: int = 500) -> str:
     """Return a text on one line that is valid in XML, with invalid characters spelled out."""
-    shown = clean(without_pieces(text)).replace("\n", "\\n").replace("\t", " ")
-    shown = _ILLEGAL.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", shown)
-    shown = shown.replace("##[", "#\\#[")
-    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+    spelled = clean(without_pieces(text)).replace("\n", "\\n").replace("\t", " ")
+    spelled = _ILLEGAL.sub(lambda illegal: f"\\u{{{ord(illegal.group()):x}}}", spelled)
+    spelled = spelled.replace("##[", "#\\#[")
+    return spelled if len(spelled) <= most else f"{spelled[: most - 3]}..."
 
 
 def _tidied(suite: ET.Element) -> ET.Element:

@@ -43,19 +43,19 @@ _ALONE = frozenset("<=>")
 
 def code(text: str, *, most: int = MOST) -> str:
     """Return text as inline code that its content cannot end."""
-    spelled = _MANY_TICKS.sub(lambda found: r"\u{60}" * len(found.group()), line(text))
-    shown = shortened(spelled, most) or "(empty)"
-    runs = [len(run) for run in _TICKS.findall(shown)]
+    spelled = _MANY_TICKS.sub(lambda ticks: r"\u{60}" * len(ticks.group()), line(text))
+    quoted = shortened(spelled, most) or "(empty)"
+    runs = [len(run) for run in _TICKS.findall(quoted)]
     fence = "`" * (max(runs, default=0) + 1)
-    blank = " " if runs or shown[0] == shown[-1] == " " else ""
-    return f"{fence}{blank}{shown}{blank}{fence}"
+    blank = " " if runs or quoted[0] == quoted[-1] == " " else ""
+    return f"{fence}{blank}{quoted}{blank}{fence}"
 
 
 def prose(text: str, *, most: int = MOST_PROSE) -> str:
     """Return a sentence in which everything but plain words is inline code."""
-    shown = shortened(line(text), most)
+    sentence = shortened(line(text), most)
     pieces: list[str] = []
-    for index, piece in enumerate(_QUOTED.split(shown)):
+    for index, piece in enumerate(_QUOTED.split(sentence)):
         if index % 2:
             pieces.append(code(piece, most=most))
         else:
@@ -87,10 +87,10 @@ def row(cells: Iterable[str]) -> str:
 def fenced(text: str, *, most: int = 2_000, language: str = "") -> str:
     """Return text as a fenced code block that its content cannot end."""
     plain = lines(text.replace("\r\n", "\n")).strip("\n")
-    spelled = _MANY_TICKS.sub(lambda found: r"\u{60}" * len(found.group()), plain)
-    shown = shortened(spelled, most) or "(empty)"
-    fence = "`" * max([2, *(len(run) for run in _TICKS.findall(shown))])
-    return f"{fence}`{language}\n{shown}\n{fence}`"
+    spelled = _MANY_TICKS.sub(lambda ticks: r"\u{60}" * len(ticks.group()), plain)
+    quoted = shortened(spelled, most) or "(empty)"
+    fence = "`" * max([2, *(len(run) for run in _TICKS.findall(quoted))])
+    return f"{fence}`{language}\n{quoted}\n{fence}`"
 
 
 def inline(text: Inline) -> str:

@@ -183,16 +183,10 @@ def _telling(report: Report, details: ChangeDetails, *, several: bool) -> Iterat
     yield Section("Cases that tell most" if worse else "", tuple(paragraphs), fold=fold)
 
 
-def _companion(report: Report, view: RunResult) -> RunResult | None:
-    """Return the run of the same comparison with the base's eval suite."""
-    companion_id = None if view.companion is None else view.companion.id
-    return next((other for other in report.runs if other.run.id == companion_id), None)
-
-
 def _open_gates(report: Report, view: RunResult, *, several: bool) -> Iterator[Section]:
     """Yield the gates that do not pass, and what the base's eval suite says."""
     rows = [row for row in view.gates if _is_open(row)]
-    companion, paragraphs = _companion(report, view), []
+    companion, paragraphs = next(iter(report.companions_of(view)), None), []
     title = ("Gates of ", Name(view.run.experiment)) if several else "Gates"
     if companion is not None:
         paragraphs.append(("With the base's eval suite: ", _headline(companion)))

@@ -58,7 +58,7 @@ def code_spans(text: str) -> Markup:
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         return escape(text)
-    return join(element("code", each) if i % 2 else each for i, each in enumerate(pieces))
+    return join(element("code", piece) if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def _pieces(children: Iterable[Child]) -> Iterator[str]:

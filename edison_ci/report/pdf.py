@@ -33,16 +33,16 @@ def find_browser() -> str:
     """Return the browser; raises UsageError with install instructions if there is none."""
     named = os.environ.get(VARIABLE)
     if named:
-        found = find_program(named)
-        if found is None:
+        program = find_program(named)
+        if program is None:
             raise UsageError(
                 f"{VARIABLE} is {named!r}, which cannot be run",
                 hint="set it to a Chromium or Chrome, or unset it to search for one",
             )
-        return found
+        return program
     for name in BROWSERS:
-        if (found := find_program(name)) is not None:
-            return found
+        if (program := find_program(name)) is not None:
+            return program
     raise UsageError(
         "PDF output needs Chromium, which was not found",
         hint=f"install it (Debian: apt-get install chromium) or set {VARIABLE}; "

@@ -62,11 +62,11 @@ class Reporter(ABC):
 
 def reporter(name: str) -> Reporter:
     """Return a format by name; raises UsageError if there is none."""
-    found = None if name == BUNDLE else REPORTERS.load_class(name, Reporter)
-    if found is None:
-        known = [each for each in REPORTERS.names() if each != BUNDLE]
-        raise UsageError(f"there is no format {name!r}", hint=did_you_mean(name, known))
-    return found()
+    kind = None if name == BUNDLE else REPORTERS.load_class(name, Reporter)
+    if kind is None:
+        names = [known_name for known_name in REPORTERS.names() if known_name != BUNDLE]
+        raise UsageError(f"there is no format {name!r}", hint=did_you_mean(name, names))
+    return kind()
 
 
 def rendered(report: Report, format: str, sources: Sources) -> str | bytes | Iterator[str]:
@@ -76,16 +76,16 @@ def rendered(report: Report, format: str, sources: Sources) -> str | bytes | Ite
         return chosen.render(report, sources)
     who = f"the reporter {format!r} of {REPORTERS.package(format)}"
     try:
-        found = chosen.render(report, sources)
+        content = chosen.render(report, sources)
     except EdisonError:
         raise
     except Exception as error:  # code of another package, which may raise anything
         hint = "the results are stored; choose another --format"
         raise UsageError(f"{who} failed: {type(error).__name__}: {error}", hint=hint) from error
-    if not isinstance(found, str | bytes):
+    if not isinstance(content, str | bytes):
         hint = "reinstall or uninstall the package it is from"
-        raise UsageError(f"{who} returned {type(found).__name__}, not text or bytes", hint=hint)
-    return found
+        raise UsageError(f"{who} returned {type(content).__name__}, not text or bytes", hint=hint)
+    return content
 
 
 def format_by_suffix(suffix: str) -> str:
@@ -191,8 +191,8 @@ class HtmlPage(Reporter):
             cells = sources.required_cells
             failing = cells.failing(view)
             cases = sources.inputs(view, failing) if cells.texts else {}
-            shown = cells.texts and view.ended and view.on == Side.HEAD
-            changed = view.changed_cases(most=MOST_CHANGED_ANSWERS) if shown else ()
+            compared = cells.texts and view.ended and view.on == Side.HEAD
+            changed = view.changed_cases(most=MOST_CHANGED_ANSWERS) if compared else ()
             runs.append(PageRun(view, failing, cases, changed))
         return html_page(report, runs, unfolded=self.unfolded)
 

@@ -38,14 +38,14 @@ _MOST_LINES = 6
 
 def pareto_chart(options: Iterable[tuple[str, float | None, AnyEstimate | None]]) -> Pareto | None:
     """Return score against cost of options with names; None with fewer than two that cost."""
-    known = [
+    priced = [
         (name, cost, score)
         for name, cost, score in options
         if score is not None and score.estimate is not None
     ]
-    if len(known) < 2 or not any(cost for _, cost, _ in known):
+    if len(priced) < 2 or not any(cost for _, cost, _ in priced):
         return None
-    places = [(cost, score.estimate) for _, cost, score in known]
+    places = [(cost, score.estimate) for _, cost, score in priced]
     return Pareto(
         "Score and cost per answer",
         tuple(
@@ -57,18 +57,18 @@ def pareto_chart(options: Iterable[tuple[str, float | None, AnyEstimate | None]]
                 score.high,
                 front=not any(_dominates(other, (cost, score.estimate)) for other in places),
             )
-            for name, cost, score in known
+            for name, cost, score in priced
         ),
     )
 
 
 def _dominates(
-    other: tuple[float | None, float | None], one: tuple[float | None, float | None]
+    other: tuple[float | None, float | None], option: tuple[float | None, float | None]
 ) -> bool:
     """Whether another option is at least as good and as cheap, and better in one of them."""
-    if other[0] is None or one[0] is None:
+    if other[0] is None or option[0] is None:
         return False
-    return other != one and other[0] <= one[0] and (other[1] or 0.0) >= (one[1] or 0.0)
+    return other != option and other[0] <= option[0] and (other[1] or 0.0) >= (option[1] or 0.0)
 
 
 def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> HeatMap | None:
@@ -109,11 +109,11 @@ def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> Hea
 def _slice_field(slice_: Slice | None, metric: str) -> Field | None:
     if slice_ is None:
         return None
-    found = slice_.composite if metric == SLICE_METRICS[0] else slice_.pass_rate
+    estimate = slice_.composite if metric == SLICE_METRICS[0] else slice_.pass_rate
     side: Literal["", "above", "below"] = ""
     if slice_.stands_out:
         side = "above" if (slice_.difference or 0.0) > 0 else "below"
-    return Field(found.estimate, found.n, side)
+    return Field(estimate.estimate, estimate.n, side)
 
 
 def costs_chart(costs: Sequence[Cost]) -> Bars | None:

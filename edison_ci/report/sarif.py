@@ -58,16 +58,16 @@ def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
 
 
 def _run(view: RunResult, spots: Spots, folder: str) -> dict[str, Any]:
-    found = list(islice(_results(view), MOST_RESULTS + 1))
+    results = list(islice(_results(view), MOST_RESULTS + 1))
     notes = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
-    if len(found) > MOST_RESULTS:
+    if len(results) > MOST_RESULTS:
         notes.append(f"more than {MOST_RESULTS:,} results; the first are listed")
     return {
         "tool": _tool(),
         "automationDetails": {"id": f"edison/{_uri(view.run.experiment)}/{view.on}/"},
         "invocations": [_invocation(notes, successful=view.run.status == RunStatus.COMPLETED)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result_json(view, one, spots, folder) for one in found[:MOST_RESULTS]],
+        "results": [_result_json(view, result, spots, folder) for result in results[:MOST_RESULTS]],
         "properties": {
             "run_id": view.run.id,
             "verdict": view.run.verdict,
@@ -115,15 +115,15 @@ def _results(view: RunResult) -> Iterator[_Result]:
     yield from _gates(view)
     if view.on != "head":
         return
-    for found in view.findings:
-        blocked = "safety-blocked" if found.action == "block" else "safety-flagged"
-        rule = blocked if found.by == "safety" else "judge-flagged"
-        message = f"{found.kind} in the answer to case {found.case} by {found.model}"
-        yield _Result(rule, message, found.prompt, (found.kind, found.model, found.case))
-    for one in view.changes:
-        for moved in one.comparison.moved[Move.NEWLY_FAILING]:
-            message = f"case {moved.case} with {one.model}: {score(moved.a)} to {score(moved.b)}"
-            yield _Result("case-newly-failing", message, one.prompt, (one.model, moved.case))
+    for finding in view.findings:
+        blocked = "safety-blocked" if finding.action == "block" else "safety-flagged"
+        rule = blocked if finding.by == "safety" else "judge-flagged"
+        message = f"{finding.kind} in the answer to case {finding.case} by {finding.model}"
+        yield _Result(rule, message, finding.prompt, (finding.kind, finding.model, finding.case))
+    for change in view.changes:
+        for moved in change.comparison.moved[Move.NEWLY_FAILING]:
+            message = f"case {moved.case} with {change.model}: {score(moved.a)} to {score(moved.b)}"
+            yield _Result("case-newly-failing", message, change.prompt, (change.model, moved.case))
 
 
 def _gates(view: RunResult) -> Iterator[_Result]:
@@ -135,18 +135,18 @@ def _gates(view: RunResult) -> Iterator[_Result]:
             yield _Result(rules[row.verdict], message, row.prompt, (row.metric, row.model or ""))
 
 
-def _result_json(view: RunResult, one: _Result, spots: Spots, folder: str) -> dict[str, Any]:
+def _result_json(view: RunResult, result: _Result, spots: Spots, folder: str) -> dict[str, Any]:
     labels = f" ({', '.join(view.labels)})" if view.labels else ""
-    identity = json.dumps([one.rule, view.run.experiment, view.on, one.prompt, *one.key])
-    found: dict[str, Any] = {
-        "ruleId": f"edison/{one.rule}",
-        "ruleIndex": list(RULES).index(one.rule),
-        "level": RULES[one.rule][0],
-        "message": {"text": f"{line(one.message)}{labels}"},
+    identity = json.dumps([result.rule, view.run.experiment, view.on, result.prompt, *result.key])
+    document: dict[str, Any] = {
+        "ruleId": f"edison/{result.rule}",
+        "ruleIndex": list(RULES).index(result.rule),
+        "level": RULES[result.rule][0],
+        "message": {"text": f"{line(result.message)}{labels}"},
         "partialFingerprints": {"edison/v1": hashlib.sha256(identity.encode()).hexdigest()},
     }
-    spot = spots.next(view, one.prompt)
-    return {**found, "locations": [_location(spot, folder)]} if spot.path else found
+    spot = spots.next(view, result.prompt)
+    return {**document, "locations": [_location(spot, folder)]} if spot.path else document
 
 
 def _location(spot: FileLines, folder: str) -> dict[str, Any]:

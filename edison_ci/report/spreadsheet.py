@@ -51,8 +51,8 @@ def rows_of(
                 (component.kind, component.name): component.score for component in cell.components
             }
             graded = (_plain(scores.get(key)) for key in components)
-            asked = _case(cases.get(cell.case))
-            yield (*_row(view, cell), *graded, *asked, _plain(cell.text))
+            case_texts = _case(cases.get(cell.case))
+            yield (*_row(view, cell), *graded, *case_texts, _plain(cell.text))
 
 
 def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[str]:
@@ -68,10 +68,10 @@ def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[st
 
 def disarm_cell(text: str) -> str:
     """Return a text that no spreadsheet treats as a formula."""
-    shown = _CONTROL.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
-    if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown):
-        return f"'{shown}"
-    return shown
+    spelled = _CONTROL.sub(lambda control: f"\\u{{{ord(control.group()):x}}}", text)
+    if _FORMULA.match(spelled) and not _NUMBER.fullmatch(spelled):
+        return f"'{spelled}"
+    return spelled
 
 
 def _case(case: Case | None) -> tuple[str, str]:
@@ -79,8 +79,8 @@ def _case(case: Case | None) -> tuple[str, str]:
     if case is None:
         return "", ""
     inputs = [*case.inputs.values()]
-    told = plain_text(inputs[0]) if len(inputs) == 1 else canonical_json(dict(case.inputs))
-    return told, "" if case.expected is None else plain_text(case.expected)
+    input_text = plain_text(inputs[0]) if len(inputs) == 1 else canonical_json(dict(case.inputs))
+    return input_text, "" if case.expected is None else plain_text(case.expected)
 
 
 def _components(view: RunResult) -> Iterator[tuple[str, str]]:

@@ -124,6 +124,11 @@ class Report:
         """The runs on the eval suite of head, without their companions on that of the base."""
         return tuple(view for view in self.runs if view.on == Side.HEAD) or self.runs
 
+    def companions_of(self, view: RunResult) -> tuple[RunResult, ...]:
+        """Return the run of the same comparison with the base's eval suite, if there is one."""
+        companion_id = None if view.companion is None else view.companion.id
+        return tuple(other for other in self.runs if other.run.id == companion_id)
+
     @property
     def regressions(self) -> int:
         """How many cases are worse than in the base."""

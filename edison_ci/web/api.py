@@ -114,35 +114,35 @@ class ApiRoute(NamedTuple):
 # --- operations -----------------------------------------------------------------------------------
 
 
-def _plan(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    project = load_project(asked.site.root)
-    name = asked.path["experiment"]
+def _plan(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    project = load_project(request.site.root)
+    name = request.path["experiment"]
     if name not in project.experiments:
         raise ApiError(404, "not_found", f"there is no experiment {name!r}")
-    found, instead = StartPlan(project, name, offline=asked.offline), None
-    if found.dispatch_to is not None:
-        repository = found.dispatch_to.repository
-        instead = {"repository": repository, "workflow_url": found.workflow_url}
-    limit = found.limit_microusd
-    return 200, {**plan_json(found.plan), "budget_microusd": limit, "dispatch": instead}
+    start_plan, instead = StartPlan(project, name, offline=request.offline), None
+    if start_plan.dispatch_to is not None:
+        repository = start_plan.dispatch_to.repository
+        instead = {"repository": repository, "workflow_url": start_plan.workflow_url}
+    limit = start_plan.limit_microusd
+    return 200, {**plan_json(start_plan.plan), "budget_microusd": limit, "dispatch": instead}
 
 
-def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    if not asked.key:
+def _start(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    if not request.key:
         raise ApiError(
             400, "key_missing", "the header Idempotency-Key is missing", "send a new one each time"
         )
     start = Start(
-        experiment=asked.path["experiment"],
-        plan_hash=text_field(asked.body, "plan_hash"),
-        key=asked.key,
+        experiment=request.path["experiment"],
+        plan_hash=text_field(request.body, "plan_hash"),
+        key=request.key,
         trigger="api",
-        budget_microusd=_budget(asked.body),
+        budget_microusd=_budget(request.body),
     )
-    refuse_unknown(asked.body, {"plan_hash", "budget_usd"})
-    begun = start_run(asked.site, asked.actor, start, offline=asked.offline)
+    refuse_unknown(request.body, {"plan_hash", "budget_usd"})
+    begun = start_run(request.site, request.actor, start, offline=request.offline)
     if begun.workflow_url is None:
-        return 201, _state(asked.site, begun.run_id)
+        return 201, _state(request.site, begun.run_id)
     return 202, {
         "request": begun.run_id,
         "experiment": begun.experiment,
@@ -152,42 +152,42 @@ def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     }
 
 
-def _status(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    return 200, _state(asked.site, _run(asked).id)
+def _status(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return 200, _state(request.site, _run(request).id)
 
 
-def _pause(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    return _stop(asked, "pause")
+def _pause(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return _stop(request, "pause")
 
 
-def _cancel(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    return _stop(asked, "cancel")
+def _cancel(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return _stop(request, "cancel")
 
 
-def _stop(asked: ApiRequest, what: str) -> tuple[int, dict[str, Any]]:
-    run = _run(asked)
-    refuse_unknown(asked.body, set())
-    RunControl(asked.site, asked.actor).stop(run, what)
-    return 202, _state(asked.site, run.id)
+def _stop(request: ApiRequest, what: str) -> tuple[int, dict[str, Any]]:
+    run = _run(request)
+    refuse_unknown(request.body, set())
+    RunControl(request.site, request.actor).stop(run, what)
+    return 202, _state(request.site, run.id)
 
 
-def _resume(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    run = _run(asked)
-    refuse_unknown(asked.body, {"budget_usd"})
-    resume_run(asked.site, asked.actor, run, _budget(asked.body))
-    return 202, _state(asked.site, run.id)
+def _resume(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    run = _run(request)
+    refuse_unknown(request.body, {"budget_usd"})
+    resume_run(request.site, request.actor, run, _budget(request.body))
+    return 202, _state(request.site, run.id)
 
 
-def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    run, change = _run(asked), _change(asked.body)
-    (answer,) = RunControl(asked.site, asked.actor).steer(run, [change])
+def _steer(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    run, change = _run(request), _change(request.body)
+    (answer,) = RunControl(request.site, request.actor).steer(run, [change])
     if not answer.done:
         raise ApiError(409, "refused", answer.said)
-    return 200, {**_state(asked.site, run.id), "answer": answer.as_json()}
+    return 200, {**_state(request.site, run.id), "answer": answer.as_json()}
 
 
-def _document(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    del asked
+def _document(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    del request
     whole, served = document(), {route.path for route in routes()}
     paths = {path: about for path, about in whole["paths"].items() if path in served}
     return 200, {**whole, "paths": paths}
@@ -213,14 +213,14 @@ def routes() -> tuple[ApiRoute, ...]:
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of every operation, those of features too."""
-    found: dict[str, Any] = json.loads((resource_folder("schemas") / "openapi.json").read_bytes())
-    return found
+    whole: dict[str, Any] = json.loads((resource_folder("schemas") / "openapi.json").read_bytes())
+    return whole
 
 
-def _run(asked: ApiRequest) -> Run:
-    with live_runs(asked.site) as runs:
+def _run(request: ApiRequest) -> Run:
+    with live_runs(request.site) as runs:
         try:
-            return runs.find(asked.path["run"])
+            return runs.find(request.path["run"])
         except UsageError as error:
             raise ApiError(404, "not_found", error.message, error.hint) from None
 
@@ -244,11 +244,11 @@ def _state(site: Site, run_id: str) -> dict[str, Any]:
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def refuse_unknown(body: Mapping[str, Any], known: set[str]) -> None:
+def refuse_unknown(body: Mapping[str, Any], fields: set[str]) -> None:
     """Raise ApiError for a field that the operation does not have."""
-    unknown = sorted(set(body) - known)
+    unknown = sorted(set(body) - fields)
     if unknown:
-        hint = f"it may have {', '.join(sorted(known))}" if known else "it takes no fields"
+        hint = f"it may have {', '.join(sorted(fields))}" if fields else "it takes no fields"
         raise ApiError(400, "invalid", f"the body has an unknown field {unknown[0]!r}", hint)
 
 
@@ -309,8 +309,8 @@ def _change(body: Mapping[str, Any]) -> Change:
 
 def api_routes() -> list[tuple[str, Callable[..., Awaitable[Any]]]]:
     """Return the patterns of the interface with their views; one address may have two methods."""
-    found = [(route.pattern, _view(route)) for route in routes()]
-    return [*found, (f"^{API}/.*$", _unknown)]
+    views = [(route.pattern, _view(route)) for route in routes()]
+    return [*views, (f"^{API}/.*$", _unknown)]
 
 
 def _view(route: ApiRoute) -> Callable[..., Awaitable[Any]]:
@@ -319,8 +319,8 @@ def _view(route: ApiRoute) -> Callable[..., Awaitable[Any]]:
             if request.method != route.method:
                 message = f"use {route.method}"
                 raise ApiError(405, "method", message)
-            asked = await _authorized(datasette, request, route)
-            status, value = await asyncio.to_thread(route.do, asked)
+            authorized = await _authorized(datasette, request, route)
+            status, value = await asyncio.to_thread(route.do, authorized)
         except EdisonError as error:
             return error_reply(error)
         return json_reply(status, value)
@@ -396,9 +396,9 @@ def error_reply(error: EdisonError) -> Any:
     elif error.exit_code == ExitCode.NOT_MEASURED:
         status = 503
     code = error.own_code if isinstance(error, ApiError) else error.code
-    told = {"code": code, "message": error.message, "hint": error.hint or ""}
-    told |= error.more if isinstance(error, ApiError) else {}
-    return json_reply(status, {"error": told})
+    body = {"code": code, "message": error.message, "hint": error.hint or ""}
+    body |= error.more if isinstance(error, ApiError) else {}
+    return json_reply(status, {"error": body})
 
 
 def json_reply(status: int, value: dict[str, Any]) -> Any:

@@ -189,15 +189,15 @@ def memory_of(datasette: Any) -> PageMemory:
 
 async def results_databases(datasette: Any) -> list[ResultsDatabase]:
     """Return the attached results databases, in their order."""
-    known = _known.setdefault(datasette, {})
-    found = []
+    known_databases = _known.setdefault(datasette, {})
+    attached = []
     for name, database in datasette.databases.items():
-        new = name not in known and not database.is_memory and not name.startswith("_")
+        new = name not in known_databases and not database.is_memory and not name.startswith("_")
         if new and await database.execute_fn(is_results_file):
-            known[name] = _attached(datasette, name, database)
-        if name in known:
-            found.append(known[name])
-    return found
+            known_databases[name] = _attached(datasette, name, database)
+        if name in known_databases:
+            attached.append(known_databases[name])
+    return attached
 
 
 def _attached(datasette: Any, name: str, database: Any) -> ResultsDatabase:

@@ -69,9 +69,9 @@ def run_export(run_id: str, experiment: str, kind: str, project: Project | None)
     def inputs(view: RunResult, failing: FailingCells) -> dict[str, Case]:
         if project is None or not searchable(project, view.run.experiment):
             return {}
-        wanted = {cell.case: cell.case_hash for cell in failing.cells}
-        found = project.experiments.get(view.run.experiment)
-        return unchanged_cases(project, found, wanted)
+        hashes = {cell.case: cell.case_hash for cell in failing.cells}
+        experiment_of_run = project.experiments.get(view.run.experiment)
+        return unchanged_cases(project, experiment_of_run, hashes)
 
     def known(cells: Cells, view: RunResult) -> dict[str, Case]:
         if project is None or not searchable(project, view.run.experiment):

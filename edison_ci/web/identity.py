@@ -205,8 +205,8 @@ def header(scope: Mapping[str, Any], name: bytes) -> str:
     Joining makes an added duplicate visible: a host, origin or length that occurs twice matches no
     allowed value.
     """
-    found = [value for key, value in scope["headers"] if key == name]
-    return (b"; " if name == b"cookie" else b", ").join(found).decode("latin-1")
+    values = [value for key, value in scope["headers"] if key == name]
+    return (b"; " if name == b"cookie" else b", ").join(values).decode("latin-1")
 
 
 def _accounts(settings: ServerSettings) -> Accounts:

@@ -101,10 +101,10 @@ class Args:
         """Return all values of a repeated name."""
         return [value.strip() for value in self._pairs.get(name, []) if value.strip()]
 
-    def choice(self, name: str, known: Sequence[Choice]) -> Choice:
+    def choice(self, name: str, choices: Sequence[Choice]) -> Choice:
         """Return a known value; the first one for anything else."""
         value = self.text(name)
-        return next((each for each in known if each == value), known[0])
+        return next((choice for choice in choices if choice == value), choices[0])
 
     def flag(self, name: str) -> bool:
         """Whether a checkbox is ticked."""
@@ -128,10 +128,10 @@ class Links:
     def to(self, *steps: str, **args: Any) -> str:
         """Return the address of a page; empty arguments are left out."""
         path = "/".join([PREFIX, *(quote(str(step), safe="") for step in steps)])
-        given = {key.rstrip("_"): value for key, value in args.items()}
+        arguments = {key.rstrip("_"): value for key, value in args.items()}
         if self._several:
-            given["db"] = self.database
-        kept = [(key, each) for key, value in given.items() for each in _values(value)]
+            arguments["db"] = self.database
+        kept = [(key, item) for key, value in arguments.items() for item in _values(value)]
         return self._root(path) + (f"?{urlencode(kept)}" if kept else "")
 
     def raw(self, table: str = "") -> str:
@@ -147,7 +147,7 @@ def _values(value: Any) -> list[str]:
     if value is True:
         return ["1"]
     if isinstance(value, list | tuple):
-        return [str(each) for each in value]
+        return [str(item) for item in value]
     return [str(value)]
 
 

@@ -36,8 +36,8 @@ def asset(name: str) -> tuple[bytes, str] | None:
 
 def asset_address(links: Links, name: str) -> str:
     """Return the address of a static file, with a hash of its content."""
-    found = asset(name)
-    digest = hashlib.sha256(found[0]).hexdigest()[:12] if found else ""
+    content = asset(name)
+    digest = hashlib.sha256(content[0]).hexdigest()[:12] if content else ""
     return links.to("static", name, v=digest)
 
 

@@ -15,7 +15,7 @@ async def requested_database(
 ) -> tuple[ResultsDatabase, Links]:
     """Return the results database of a request, if the visitor may see it."""
     databases, name = await results_databases(datasette), args_of(request).text("db")
-    database = next((known for known in databases if name in ("", known.name)), None)
+    database = next((attached for attached in databases if name in ("", attached.name)), None)
     if database is None:
         raise NotFound("no results of edison are attached")
     if not open_:

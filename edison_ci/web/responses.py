@@ -73,8 +73,8 @@ _PARAMETERS = {"alert": "[0-9]{1,9}", "cell": "[0-9a-f]{12,64}"}
 def _pattern(path: str) -> str:
     """Return the pattern of a path: `{name}` stands for a part of it."""
 
-    def group(found: re.Match[str]) -> str:
-        return f"(?P<{found[1]}>{_PARAMETERS.get(found[1], '[^/]+')})"
+    def group(parameter: re.Match[str]) -> str:
+        return f"(?P<{parameter[1]}>{_PARAMETERS.get(parameter[1], '[^/]+')})"
 
     return f"^{PREFIX}{re.sub(r'{([a-z]+)}', group, path)}$"
 
@@ -138,25 +138,25 @@ POSTS = (
 
 def routes(datasette: Any) -> list[tuple[str, View]]:
     """Return the patterns of all addresses with their views."""
-    found: list[tuple[str, View]] = [
+    views: list[tuple[str, View]] = [
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", run_events),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/export$", export),
         (rf"^{PREFIX}/experiment/(?P<experiment>[^/]+)/export$", export),
         (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", try_events),
     ]
-    found += [route for made in feature.routes() for route in made()]
-    found += api_routes()
-    found += [(post.pattern, form_view(post)) for post in all_forms()]
+    views += [route for made in feature.routes() for route in made()]
+    views += api_routes()
+    views += [(post.pattern, form_view(post)) for post in all_forms()]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
-        found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
+        views += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
         if settings.access.github is not None:
-            found += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
-    found += [(route.pattern, _view(route)) for route in all_pages()]
-    found.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
+            views += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
+    views += [(route.pattern, _view(route)) for route in all_pages()]
+    views.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
     if settings is not None:
-        found.append((r"^/$", _home))
-    return found
+        views.append((r"^/$", _home))
+    return views
 
 
 def _not_found(context: PageContext) -> Page:
@@ -173,10 +173,10 @@ async def menu(datasette: Any) -> list[dict[str, str]]:
 
 async def database_menu(datasette: Any, database: str) -> list[dict[str, str]]:
     """Return the link from a results database to its pages."""
-    found = await results_databases(datasette)
-    if database not in {each.name for each in found}:
+    databases = await results_databases(datasette)
+    if database not in {attached.name for attached in databases}:
         return []
-    links = links_to(datasette, found, database)
+    links = links_to(datasette, databases, database)
     return [{"href": links.to(), "label": "edison: results as pages"}]
 
 
@@ -242,10 +242,10 @@ async def _home(datasette: Any) -> Any:
 
 
 async def _static(request: Any) -> Any:
-    found = asset(request.url_vars["name"])
-    if found is None:
+    content = asset(request.url_vars["name"])
+    if content is None:
         raise NotFound("this file does not exist")
-    body, kind = found
+    body, kind = content
     long = "public, max-age=31536000, immutable"
     headers = {**PAGE_HEADERS, "cache-control": long, KEEP: long}
     return Response(body, content_type=kind, headers=headers)
@@ -262,8 +262,8 @@ def error_response(
         logger.error("a page failed", exc_info=exception)
 
     async def respond() -> Any:
-        found = await results_databases(datasette)
-        links = links_to(datasette, found, found[0].name)
+        databases = await results_databases(datasette)
+        links = links_to(datasette, databases, databases[0].name)
         if isinstance(exception, EdisonError):
             return await render_error(datasette, request, links, exception)
         # The text of an unexpected error may contain data of the results.

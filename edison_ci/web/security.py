@@ -180,10 +180,10 @@ PAGE_NAMES = frozenset({
 
 def page_name(path: str) -> str:
     """Return by which name a request is counted; the names do not depend on who asks."""
-    found = _PAGE.fullmatch(path)
-    if found is None:
+    match = _PAGE.fullmatch(path)
+    if match is None:
         return "datasette"
-    name = found[1] or "home"
+    name = match[1] or "home"
     return name if name in PAGE_NAMES or name == "home" else "other"
 
 
@@ -377,10 +377,10 @@ async def _note_download(
 def _downloaded(scope: Mapping[str, Any]) -> str:
     """Return the table or query that Datasette itself sends as data; '' for a page."""
     path = _path(scope)
-    asked = scope.get("query_string", b"").decode("latin-1")
+    query = scope.get("query_string", b"").decode("latin-1")
     if path.startswith("/-/") or scope["method"] != "GET":
         return ""
-    return path if _DATA.search(path) or _FORMAT.search(asked) else ""
+    return path if _DATA.search(path) or _FORMAT.search(query) else ""
 
 
 _DATA = re.compile(r"\.(?:csv|db|json|jsono)\Z")
@@ -389,15 +389,15 @@ _FORMAT = re.compile(r"(?:\A|&)_format=(?!html(?:&|\Z))")
 
 async def _serve(app: App, scope: Mapping[str, Any], receive: Any, send: Any) -> int:
     """Let the application answer; return the status of its response."""
-    found = [0]
+    status = [0]
 
     async def watched(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            found[0] = message["status"]
+            status[0] = message["status"]
         await send(message)
 
     await app(scope, receive, watched)
-    return found[0]
+    return status[0]
 
 
 def _sign_in_refusal(datasette: Any, scope: Mapping[str, Any]) -> Refusal:

@@ -134,10 +134,10 @@ def _datasette(results: Path, title: str, settings: ServerSettings, base: str = 
     from datasette.app import Datasette  # takes half a second to import
 
     chosen = {**SETTINGS, "force_https_urls": settings.access.tls, "base_url": base}
-    found = Datasette([str(results)], settings=chosen, metadata={"title": title})
-    _environment(found).bytecode_cache = _COMPILED
-    register_settings(found, settings)
-    return found
+    datasette = Datasette([str(results)], settings=chosen, metadata={"title": title})
+    _environment(datasette).bytecode_cache = _COMPILED
+    register_settings(datasette, settings)
+    return datasette
 
 
 def project_application(project: OtherProject, settings: ServerSettings, base: str) -> Any:

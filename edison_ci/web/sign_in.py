@@ -59,20 +59,20 @@ async def sign_in(datasette: Any, request: Any) -> Any:
     """Show the sign-in form, or sign in."""
     links = _links(datasette)
     if request.method != "POST":
-        wanted = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
+        next_page = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
         if await current_actor(datasette, request) is not None:
-            return _redirect(wanted or links.to())
-        return await _form(datasette, request, {"next": wanted})
+            return _redirect(next_page or links.to())
+        return await _form(datasette, request, {"next": next_page})
     try:
         form = await form_of(request)
-        found = await _attempt(datasette, request, form)
+        result = await _attempt(datasette, request, form)
     except EdisonError as error:
         return await render_error(datasette, request, links, error)
-    wanted = safe_next(form.text("next"), datasette.urls.path("/"))
-    if isinstance(found, SignInFailure):
-        values = {"next": wanted, "name": form.text("name")[:_LONGEST_NAME], "wrong": _WRONG}
-        return await _form(datasette, request, values, wait_s=found.wait_s, status=403)
-    return _redirect(wanted or links.to(), _cookie(_settings(datasette), found))
+    next_page = safe_next(form.text("next"), datasette.urls.path("/"))
+    if isinstance(result, SignInFailure):
+        values = {"next": next_page, "name": form.text("name")[:_LONGEST_NAME], "wrong": _WRONG}
+        return await _form(datasette, request, values, wait_s=result.wait_s, status=403)
+    return _redirect(next_page or links.to(), _cookie(_settings(datasette), result))
 
 
 async def _attempt(datasette: Any, request: Any, form: Args) -> SignInSuccess | SignInFailure:
@@ -81,16 +81,16 @@ async def _attempt(datasette: Any, request: Any, form: Args) -> SignInSuccess | 
     # The earlier session of the browser ends, against session fixation.
     before = session_cookie(settings, request.scope)
     async with _AT_ONCE:
-        found = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             accounts.sign_in,
             form.text("name"),
             form.raw("password"),
             address=address_of(settings, request.scope),
             remember=form.flag("remember"),
         )
-    if before and not isinstance(found, SignInFailure):
+    if before and not isinstance(result, SignInFailure):
         await asyncio.to_thread(accounts.end, before)
-    return found
+    return result
 
 
 async def _form(
@@ -122,10 +122,10 @@ async def start_github(datasette: Any, request: Any) -> Any:
     """Send the browser to GitHub; it keeps what the answer has to fit."""
     settings = _settings(datasette)
     assert settings.access.github is not None, "the route is there only then"
-    wanted = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
+    next_page = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
     attempt = SignInAttempt.new()
     target = settings.access.github.authorize_url(attempt, _callback(datasette, request))
-    began, page = int(utc.now().timestamp()), encode_base64url(wanted.encode())
+    began, page = int(utc.now().timestamp()), encode_base64url(next_page.encode())
     kept = f"{attempt.state}~{attempt.verifier}~{page}~{began}"
     return _with_attempt(settings, _redirect(target), f"{kept}~{_signature(settings, kept)}")
 
@@ -162,7 +162,7 @@ async def end_github(datasette: Any, request: Any) -> Any:
     begun = _attempt_of(datasette, request)
     if begun is None:
         return await _no_github(datasette, request, "The sign-in took too long. Try again.")
-    attempt, wanted = begun
+    attempt, next_page = begun
     if request.args.get("error") or not request.args.get("code"):
         return await _no_github(datasette, request, "GitHub was not allowed to sign you in.")
     accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
@@ -172,18 +172,20 @@ async def end_github(datasette: Any, request: Any) -> Any:
         return await _form(datasette, request, {"next": ""}, wait_s=blocked.wait_s)
     try:
         async with _AT_ONCE, asyncio.timeout(_GITHUB_S):
-            found = await app.account(request.args["code"], attempt, _callback(datasette, request))
+            account = await app.account(
+                request.args["code"], attempt, _callback(datasette, request)
+            )
     except TimeoutError:
         return await _no_github(datasette, request, "GitHub did not answer in time.")
     except EdisonError as error:
         return await _no_github(datasette, request, f"{line(error.message)}.")
     before = session_cookie(settings, request.scope)
-    done = await asyncio.to_thread(accounts.sign_in_github, found, address)
+    done = await asyncio.to_thread(accounts.sign_in_github, account, address)
     if isinstance(done, SignInFailure):
         return await _no_github(datasette, request, done.why)
     if before:
         await asyncio.to_thread(accounts.end, before)
-    return _with_attempt(settings, _redirect(wanted or links.to(), _cookie(settings, done)))
+    return _with_attempt(settings, _redirect(next_page or links.to(), _cookie(settings, done)))
 
 
 def _callback(datasette: Any, request: Any) -> str:
@@ -242,17 +244,17 @@ async def you(datasette: Any, request: Any) -> Any:
     return await render_page(datasette, request, _links(datasette), page)
 
 
-def safe_next(wanted: str, root: str) -> str:
+def safe_next(address: str, root: str) -> str:
     """Return the next address if it is on this server; else ''."""
     # Browsers treat // and backslashes as another host, and drop whitespace.
-    if len(wanted) > LONGEST_NEXT or re.search(r"^//|[^\x21-\x7e]|\\", wanted):
+    if len(address) > LONGEST_NEXT or re.search(r"^//|[^\x21-\x7e]|\\", address):
         return ""
-    parts = urlsplit(wanted)
-    if parts.scheme or parts.netloc or not wanted.startswith(root):
+    parts = urlsplit(address)
+    if parts.scheme or parts.netloc or not address.startswith(root):
         return ""
     if f"/{parts.path.strip('/')}".endswith((SIGN_IN, SIGN_OUT)):
         return ""
-    return wanted
+    return address
 
 
 def _settings(datasette: Any) -> ServerSettings:

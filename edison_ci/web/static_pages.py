@@ -62,23 +62,23 @@ async def write_static_pages(serving: Serving, write: Callable[[str, bytes], obj
     """Write all pages that are reachable from the first one."""
     datasette = application(replace(serving, synchronous=True))
     await datasette.invoke_startup()
-    found = asset(STYLE)
-    assert found is not None, "the stylesheet is part of the package"
-    write(STYLE, found[0])
-    waiting, known = deque([PREFIX]), {PREFIX}
+    style = asset(STYLE)
+    assert style is not None, "the stylesheet is part of the package"
+    write(STYLE, style[0])
+    waiting, scheduled = deque([PREFIX]), {PREFIX}
 
     def reached(address: str) -> str | None:
         """Return the file of an address, and schedule it; None if it is not written."""
-        wanted = _page(address)
-        if wanted is None:
+        page = _page(address)
+        if page is None:
             return None
-        if wanted not in known:
-            known.add(wanted)
-            waiting.append(wanted)
-        return file_name(wanted)
+        if page not in scheduled:
+            scheduled.add(page)
+            waiting.append(page)
+        return file_name(page)
 
     while waiting:
-        require_few_cells(len(known))
+        require_few_cells(len(scheduled))
         address = waiting.popleft()
         write(file_name(address), _rewritten(await _fetch(datasette, address), reached))
 
@@ -100,13 +100,13 @@ def _page(address: str) -> str | None:
     ours = path == PREFIX or path.startswith(f"{PREFIX}/")
     if parts.scheme or parts.netloc or not ours or _NO_PAGES.match(path):
         return None
-    given = parse_qsl(parts.query)
+    arguments = parse_qsl(parts.query)
     if f"{PREFIX}/cell/" in path or path.endswith("/case"):
         # One page for each answer, whichever list leads to it.
-        given = [(name, value) for name, value in given if name not in LIST_ARGS]
-    if any(name not in _KEPT_ARGUMENTS for name, _ in given):
+        arguments = [(name, value) for name, value in arguments if name not in LIST_ARGS]
+    if any(name not in _KEPT_ARGUMENTS for name, _ in arguments):
         return None
-    kept = sorted((name, value) for name, value in given if (name, value) != ("page", "1"))
+    kept = sorted((name, value) for name, value in arguments if (name, value) != ("page", "1"))
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
@@ -121,10 +121,10 @@ def file_name(address: str) -> str:
 
 
 def _rewritten(text: str, reached: Callable[[str], str | None]) -> bytes:
-    def link(found: re.Match[str]) -> str:
-        name, address = found[1], unescape(found[2])
+    def link(match: re.Match[str]) -> str:
+        name, address = match[1], unescape(match[2])
         if address.startswith(("#", "data:")):
-            return found[0]
+            return match[0]
         path, _, mark = address.partition("#")
         if urlsplit(path).path == f"{PREFIX}/static/{STYLE}":
             return f' {name}="{STYLE}"'

@@ -66,26 +66,26 @@ def project_of(context: PageContext) -> Project | None:
 def project_in(root: Path, day: dt.date) -> Project | None:
     """Return the project in a folder, reloaded only after one of its files has changed."""
     with _guard:
-        known = _projects.get(root)
-        if known is None or known.day != day or known.files != _files(root, known.files):
+        cached = _projects.get(root)
+        if cached is None or cached.day != day or cached.files != _files(root, cached.files):
             tree = _RecordingTree(root)
             project = _load(tree, root)
             # A change during loading is noticed at the next request.
-            known = _projects[root] = _CachedProject(project, day, _files(root, tree.paths))
-        return known.project
+            cached = _projects[root] = _CachedProject(project, day, _files(root, tree.paths))
+        return cached.project
 
 
 def _files(root: Path, names: Iterable[str]) -> dict[str, tuple[int, int] | None]:
     """Return mtime and size of files and folders; None for missing ones."""
-    found: dict[str, tuple[int, int] | None] = {}
+    states: dict[str, tuple[int, int] | None] = {}
     for name in names:
         try:
             status = (root / name).stat()
         except (OSError, ValueError):
-            found[name] = None
+            states[name] = None
         else:
-            found[name] = (status.st_mtime_ns, status.st_size)
-    return found
+            states[name] = (status.st_mtime_ns, status.st_size)
+    return states
 
 
 def _load(tree: WorkingTree, root: Path) -> Project | None:

@@ -67,19 +67,19 @@ def tenths(counts: Sequence[int]) -> tuple[Bin, ...]:
 def histogram(chart: Histogram) -> Drawing:
     """Draw a histogram."""
     size, table = Size(chart.width, chart.height), _histogram_table(chart)
-    total = sum(each.count for each in chart.bins)
+    total = sum(bin_.count for bin_ in chart.bins)
     if not total:
         return Drawing(chart.title, empty(chart.width, chart.title, "No scores yet."), table)
     box = Box(44, 44, chart.width - 14, chart.height - 40)
-    most = scale_of([each.count for each in chart.bins], Unit.COUNT, zero=True, most_ticks=4)
+    most = scale_of([bin_.count for bin_ in chart.bins], Unit.COUNT, zero=True, most_ticks=4)
     up = most.on(box.bottom, box.top)
     low, high = chart.bins[0].low, chart.bins[-1].high
     along = Scale(low, high, box.left, box.right, chart.unit, nice_step(high - low, 5))
     drawn = left_axis(up, box, _COUNTED)
-    for each in chart.bins:
-        left, right = along.at(each.low) + 1, along.at(each.high) - 1
-        top = up.at(each.count)
-        tooltip = element("title", f"{_range(chart, each)}: {each.count:,}")
+    for bin_ in chart.bins:
+        left, right = along.at(bin_.low) + 1, along.at(bin_.high) - 1
+        top = up.at(bin_.count)
+        tooltip = element("title", f"{_range(chart, bin_)}: {bin_.count:,}")
         bar = element(
             "rect", tooltip, x=left, y=top, width=max(right - left, 0.5), height=box.bottom - top,
             class_="c-bar c-s1", fill="currentColor",
@@ -112,14 +112,14 @@ def _mean_line(chart: Histogram, along: Scale, box: Box) -> Iterator[Markup]:
     yield text((left, box.top - 30), words)
 
 
-def _range(chart: Histogram, each: Bin) -> str:
-    step = each.high - each.low
-    low, high = (tick_text(chart.unit, value, step) for value in (each.low, each.high))
+def _range(chart: Histogram, bin_: Bin) -> str:
+    step = bin_.high - bin_.low
+    low, high = (tick_text(chart.unit, value, step) for value in (bin_.low, bin_.high))
     return f"{low} to {high}"
 
 
 def _histogram_summary(chart: Histogram, total: int) -> str:
-    fullest = max(chart.bins, key=lambda each: each.count)
+    fullest = max(chart.bins, key=lambda bin_: bin_.count)
     summary = f"{total:,} {_COUNTED}; most, {fullest.count:,}, at {_range(chart, fullest)}."
     if finite(chart.mean) is not None:
         summary += f" The mean is {format_value(chart.unit, chart.mean)}."
@@ -127,7 +127,7 @@ def _histogram_summary(chart: Histogram, total: int) -> str:
 
 
 def _histogram_table(chart: Histogram) -> Table:
-    total = sum(each.count for each in chart.bins)
+    total = sum(bin_.count for bin_ in chart.bins)
     columns = (
         Column(chart.unit.noun),
         Column(_COUNTED, numeric=True),
@@ -135,11 +135,11 @@ def _histogram_table(chart: Histogram) -> Table:
     )
     rows = tuple(
         (
-            _range(chart, each),
-            f"{each.count:,}",
-            format_value(Unit.SHARE, each.count / total if total else None),
+            _range(chart, bin_),
+            f"{bin_.count:,}",
+            format_value(Unit.SHARE, bin_.count / total if total else None),
         )
-        for each in chart.bins
+        for bin_ in chart.bins
     )
     return Table(columns, rows)
 
@@ -161,8 +161,8 @@ class Bar:
     @property
     def total(self) -> float | None:
         """Sum of its known parts; None if none is known."""
-        known = [part for each in self.parts if (part := finite(each)) is not None]
-        return sum(known) if known else None
+        parts = [part for amount in self.parts if (part := finite(amount)) is not None]
+        return sum(parts) if parts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,26 +183,28 @@ def bars(chart: Bars) -> Drawing:
     """Draw a bar chart."""
     table = _table(chart)
     # Of too many days the oldest are left out, of too many names the last.
-    shown = chart.bars[-_MOST_BARS:] if chart.vertical else chart.bars[:_MOST_BARS]
-    left_out = len(chart.bars) - len(shown)
+    drawn_bars = chart.bars[-_MOST_BARS:] if chart.vertical else chart.bars[:_MOST_BARS]
+    left_out = len(chart.bars) - len(drawn_bars)
     note = f"The data table has {left_out:,} more." if left_out else ""
-    if not any(bar.total is not None for bar in shown):
+    if not any(bar.total is not None for bar in drawn_bars):
         return Drawing(chart.title, empty(chart.width, chart.title, "No data yet."), table)
     above, height = _legend(chart)
     draw = _vertical if chart.vertical else _horizontal
-    size, drawn = draw(chart, shown, height)
+    size, drawn = draw(chart, drawn_bars, height)
     svg = frame(size, chart.title, _summary(chart), *above, *drawn)
     return Drawing(chart.title, svg, table, note)
 
 
-def _horizontal(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
-    room = max(width_of(bar.label) for bar in shown) + 10
-    amount = max(width_of(format_value(chart.unit, bar.total)) for bar in shown) + 10
+def _horizontal(chart: Bars, drawn_bars: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
+    room = max(width_of(bar.label) for bar in drawn_bars) + 10
+    amount = max(width_of(format_value(chart.unit, bar.total)) for bar in drawn_bars) + 10
     box = Box(min(room, _WIDEST_LABEL), top + 6, chart.width - amount, 0)
-    box = box._replace(bottom=box.top + _HIGH * len(shown) + 4)
-    scale = scale_of([bar.total for bar in shown], chart.unit, zero=True).on(box.left, box.right)
+    box = box._replace(bottom=box.top + _HIGH * len(drawn_bars) + 4)
+    scale = scale_of([bar.total for bar in drawn_bars], chart.unit, zero=True).on(
+        box.left, box.right
+    )
     drawn = bottom_axis(scale, box, chart.unit.noun)
-    for row, bar in enumerate(shown):
+    for row, bar in enumerate(drawn_bars):
         upper = box.top + 5 + _HIGH * row
         lower, middle = upper + _HIGH - 10, upper + (_HIGH - 10) / 2
         pieces = [element("title", _bar_label(chart, bar))]
@@ -219,13 +221,15 @@ def _horizontal(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, li
     return Size(chart.width, box.bottom + 40), drawn
 
 
-def _vertical(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
+def _vertical(chart: Bars, drawn_bars: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
     box = Box(62, top + 26, chart.width - 12, top + 190)
-    scale = scale_of([bar.total for bar in shown], chart.unit, zero=True).on(box.bottom, box.top)
+    scale = scale_of([bar.total for bar in drawn_bars], chart.unit, zero=True).on(
+        box.bottom, box.top
+    )
     drawn = left_axis(scale, box, chart.unit.noun)
-    wide = box.width / len(shown)
+    wide = box.width / len(drawn_bars)
     free = -1.0
-    for column, bar in enumerate(shown):
+    for column, bar in enumerate(drawn_bars):
         middle = box.left + wide * (column + 0.5)
         half = min(wide * 0.38, 22)
         pieces = [element("title", _bar_label(chart, bar))]
@@ -246,10 +250,10 @@ def _stacked_parts(bar: Bar, scale: Scale) -> Iterator[tuple[int, tuple[float, f
     """Yield index, start and end position of each part."""
     reached = 0.0
     for i, part in enumerate(bar.parts):
-        known = finite(part)
-        if known:
-            yield i, (scale.at(reached), scale.at(reached + known))
-            reached += known
+        amount = finite(part)
+        if amount:
+            yield i, (scale.at(reached), scale.at(reached + amount))
+            reached += amount
 
 
 def _fill(box: Box, position: int) -> Iterator[Markup]:
@@ -271,8 +275,8 @@ def _legend(chart: Bars) -> tuple[list[Markup], float]:
     drawn: list[Markup] = []
     x, y = 2.0, 6.0
     for position, name in enumerate(chart.parts):
-        shown = shorten(name, 200)
-        needed = 22 + width_of(shown) + 14
+        label = shorten(name, 200)
+        needed = 22 + width_of(label) + 14
         if x > 2 and x + needed > chart.width:
             x, y = 2.0, y + 18
         drawn += _fill(Box(x, y, x + 16, y + 12), position)
@@ -292,8 +296,8 @@ def _bar_label(chart: Bars, bar: Bar) -> str:
 
 
 def _summary(chart: Bars) -> str:
-    known = [bar for bar in chart.bars if bar.total is not None]
-    most = max(known, key=lambda bar: bar.total or 0.0)
+    measured = [bar for bar in chart.bars if bar.total is not None]
+    most = max(measured, key=lambda bar: bar.total or 0.0)
     return f"{len(chart.bars)} bars; the greatest is {_bar_label(chart, most)}."
 
 

@@ -83,24 +83,24 @@ def finite(value: float | None) -> float | None:
 
 def format_value(unit: Unit, value: float | None) -> str:
     """Return a value as text for tables and sentences."""
-    shown = finite(value)
-    if shown is None:
+    number_ = finite(value)
+    if number_ is None:
         return NOTHING
     if unit is Unit.POINTS:
-        return fixed(100 * shown, 1)
+        return fixed(100 * number_, 1)
     if unit is Unit.CHANGE:
-        return fixed(100 * shown, 1, signed=True)
+        return fixed(100 * number_, 1, signed=True)
     if unit is Unit.SHARE:
-        return f"{fixed(100 * shown)}%"
+        return f"{fixed(100 * number_)}%"
     if unit is Unit.RATIO:
-        return f"{fixed(100 * shown, 1, signed=True)}%"
+        return f"{fixed(100 * number_, 1, signed=True)}%"
     if unit is Unit.DOLLARS:
-        return dollars(shown)
+        return dollars(number_)
     if unit is Unit.MILLISECONDS:
-        return f"{fixed(shown, grouped=True)} ms"
+        return f"{fixed(number_, grouped=True)} ms"
     if unit is Unit.CORRELATION:
-        return fixed(shown, 2)
-    return significant(shown, 6, grouped=True)
+        return fixed(number_, 2)
+    return significant(number_, 6, grouped=True)
 
 
 def format_interval(unit: Unit, low: float | None, high: float | None) -> str:
@@ -167,10 +167,10 @@ def scale_of(
     values: Iterable[float | None], unit: Unit, *, zero: bool = False, most_ticks: int = 5
 ) -> Scale:
     """Return a scale with round ends that covers all values, and 0 with `zero`."""
-    known = [shown for value in values if (shown := finite(value)) is not None]
-    if zero or not known:
-        known.append(0.0)
-    low, high = min(known), max(known)
+    numbers = [number_ for value in values if (number_ := finite(value)) is not None]
+    if zero or not numbers:
+        numbers.append(0.0)
+    low, high = min(numbers), max(numbers)
     span = max(high - low, unit.least_span, abs(high) * 1e-6)
     if high - low < span:
         middle = (low + high) / 2
@@ -280,7 +280,7 @@ _Chart = TypeVar("_Chart", bound=_Wide)
 def fluid(draw: Callable[[_Chart], Drawing], chart: _Chart) -> Drawing:
     """Draw a chart that fills its panel, from a phone to a wide screen, with texts of one size."""
     drawn = {name: draw(replace(chart, width=width)) for name, width in WIDTHS.items()}  # type: ignore[type-var]  # a dataclass, which no protocol can say
-    svgs = (element("div", each.svg, class_=f"plot-{name}") for name, each in drawn.items())
+    svgs = (element("div", drawing.svg, class_=f"plot-{name}") for name, drawing in drawn.items())
     return replace(drawn["middle"], svg=join(svgs))
 
 
@@ -328,15 +328,15 @@ def text(
     room: float = math.inf,
 ) -> Markup:
     """Return a text; a cut text has the whole text as tooltip."""
-    shown = shorten(words, room)
-    rtl = _right_to_left(shown)
+    cut = shorten(words, room)
+    rtl = _right_to_left(cut)
     if rtl:  # the anchor is the start of a text, which is on the right here
         anchor = {"start": "end", "end": "start"}.get(anchor, anchor)
-    whole = element("title", words) if shown != " ".join(words.split()) else None
+    whole = element("title", words) if cut != " ".join(words.split()) else None
     return element(
         "text",
         whole,
-        shown,
+        cut,
         x=at[0],
         y=at[1],
         class_=class_,
@@ -477,8 +477,8 @@ def legend(
     drawn: list[Markup] = []
     x, y = left, top
     for position, name in enumerate(names):
-        shown = shorten(name, min(220, width - 30))
-        needed = width_of(shown) + 34
+        label = shorten(name, min(220, width - 30))
+        needed = width_of(label) + 34
         if x > left and x + needed > left + width:
             x, y = left, y + 18
         class_ = series_class(position)

@@ -170,16 +170,16 @@ class Pareto:
 def pareto(chart: Pareto) -> Drawing:
     """Draw a Pareto chart; the front is a line of filled diamonds."""
     size, table = Size(chart.width, chart.height), _pareto_table(chart)
-    known = [spot for spot in chart.points if _is_drawable(spot)]
-    if not known:
+    spots = [spot for spot in chart.points if _is_drawable(spot)]
+    if not spots:
         return Drawing(chart.title, empty(chart.width, chart.title, "No measurements yet."), table)
     box = Box(52, 28, chart.width - 20, chart.height - 44)
-    right = scale_of([s.cost for s in known], chart.cost_unit, zero=True).on(box.left, box.right)
-    ends = [value for s in known for value in (s.value, s.low, s.high)]
+    right = scale_of([s.cost for s in spots], chart.cost_unit, zero=True).on(box.left, box.right)
+    ends = [value for s in spots for value in (s.value, s.low, s.high)]
     up = scale_of(ends, chart.value_unit).on(box.bottom, box.top)
     worth = f"{chart.value}, {chart.value_unit.noun}"
     drawn = [*left_axis(up, box, worth), *bottom_axis(right, box, f"{chart.cost}")]
-    placed = [(right.at(s.cost or 0.0), up.at(s.value or 0.0), s) for s in known]
+    placed = [(right.at(s.cost or 0.0), up.at(s.value or 0.0), s) for s in spots]
     front = sorted((p for p in placed if p[2].front), key=lambda p: (p[0], -p[1]))
     stairs: list[tuple[float, float]] = []
     for x, y, _ in front:  # a step: there is no option in between
@@ -196,7 +196,7 @@ def pareto(chart: Pareto) -> Drawing:
         pieces.append(_mark(spot, x, y))
         drawn.append(element("g", *pieces))
     drawn += _names(placed, box, [*_segments(stairs), *whiskers])
-    svg = frame(size, chart.title, _pareto_summary(chart, known), *drawn)
+    svg = frame(size, chart.title, _pareto_summary(chart, spots), *drawn)
     note = "Filled diamonds are on the Pareto front: no option is both cheaper and better."
     return Drawing(chart.title, svg, table, note)
 
@@ -248,9 +248,9 @@ def _point_label(chart: Pareto, spot: ParetoPoint) -> str:
     return f"{spot.label}: {worth}, {chart.cost} {format_value(chart.cost_unit, spot.cost)}"
 
 
-def _pareto_summary(chart: Pareto, known: Sequence[ParetoPoint]) -> str:
-    front = "; ".join(_point_label(chart, spot) for spot in known if spot.front) or "none"
-    return f"{len(known)} options. Pareto front: {front}."
+def _pareto_summary(chart: Pareto, spots: Sequence[ParetoPoint]) -> str:
+    front = "; ".join(_point_label(chart, spot) for spot in spots if spot.front) or "none"
+    return f"{len(spots)} options. Pareto front: {front}."
 
 
 def _pareto_table(chart: Pareto) -> Table:
@@ -303,7 +303,7 @@ def interval(chart: Range) -> Drawing:
     table = Table(columns, (row,))
     start, end = _EDGE, chart.width - _EDGE
     drawn = [line((start, middle), (end, middle), "c-grid")]
-    value, low, high = (finite(each) for each in (chart.estimate, chart.low, chart.high))
+    value, low, high = (finite(number_) for number_ in (chart.estimate, chart.low, chart.high))
     if value is None:
         return Drawing(chart.title, frame(size, chart.title, "Not measured.", *drawn), table)
     scale = Scale(chart.least, max(chart.most, chart.least + 1e-9), start, end, chart.unit, 1.0)
@@ -357,9 +357,9 @@ def forest(chart: Forest) -> Drawing:
     table = _table(chart)
     if not chart.lines:
         return Drawing(chart.title, empty(chart.width, chart.title, "No gates."), table)
-    room = max(width_of(each.label) for each in chart.lines) + 12
-    numbers = max(width_of(_numbers(chart, each)) for each in chart.lines) + 12
-    words = max(width_of(each.verdict) for each in chart.lines) + 10
+    room = max(width_of(gate.label) for gate in chart.lines) + 12
+    numbers = max(width_of(_numbers(chart, gate)) for gate in chart.lines) + 12
+    words = max(width_of(gate.verdict) for gate in chart.lines) + 10
     box = Box(
         min(room, _WIDEST_LABEL * chart.width),
         10,
@@ -367,37 +367,37 @@ def forest(chart: Forest) -> Drawing:
         14 + _HIGH * len(chart.lines),
     )
     size = Size(chart.width, box.bottom + 42)
-    ends = [v for each in chart.lines for v in (each.estimate, each.low, each.high, each.bound)]
+    ends = [v for gate in chart.lines for v in (gate.estimate, gate.low, gate.high, gate.bound)]
     signed = chart.unit in (Unit.CHANGE, Unit.RATIO)
     scale = scale_of(ends, chart.unit, zero=signed, most_ticks=4).on(box.left + 8, box.right - 8)
     drawn = bottom_axis(scale, box, chart.unit.noun)
     if signed:
         zero = scale.at(0.0)
         drawn.append(line((zero, box.top), (zero, box.bottom), "c-axis"))
-    for row, each in enumerate(chart.lines):
+    for row, gate in enumerate(chart.lines):
         top = box.top + 2 + _HIGH * row
         row_box = Box(box.left, top, box.right, top + _HIGH)
-        drawn.append(element("g", *_gate_shapes(chart, each, scale, row_box)))
+        drawn.append(element("g", *_gate_shapes(chart, gate, scale, row_box)))
         y = top + _HIGH / 2 + 4
-        drawn.append(text((box.left - 8, y), each.label, "end", room=box.left - 10))
+        drawn.append(text((box.left - 8, y), gate.label, "end", room=box.left - 10))
         column = chart.width - words
         at = column - 6
-        drawn.append(text((at, y), _numbers(chart, each), "end", class_="c-text c-number"))
-        drawn.append(text((column, y), each.verdict, class_=f"c-text {_verdict(each)[2]}"))
+        drawn.append(text((at, y), _numbers(chart, gate), "end", class_="c-text c-number"))
+        drawn.append(text((column, y), gate.verdict, class_=f"c-text {_verdict(gate)[2]}"))
     note = "Hatching marks values that a gate rejects; a line is the 95% confidence interval."
     svg = frame(size, chart.title, _forest_summary(chart), *drawn)
     return Drawing(chart.title, svg, table, note)
 
 
-def _gate_shapes(chart: Forest, each: GateLine, scale: Scale, box: Box) -> Iterator[Markup]:
-    shape, hollow, class_ = _verdict(each)
-    yield element("title", f"{each.label}: {each.verdict}, {_numbers(chart, each)}")
+def _gate_shapes(chart: Forest, gate: GateLine, scale: Scale, box: Box) -> Iterator[Markup]:
+    shape, hollow, class_ = _verdict(gate)
+    yield element("title", f"{gate.label}: {gate.verdict}, {_numbers(chart, gate)}")
     middle = (box.top + box.bottom) / 2
-    bound = finite(each.bound)
+    bound = finite(gate.bound)
     if bound is not None:
         x = scale.at(bound)
         refused = Box(box.left + 2, box.top + 7, x, box.bottom - 7)
-        if not each.above:
+        if not gate.above:
             refused = Box(x, refused.top, box.right - 2, refused.bottom)
         if refused.width > 1:
             yield element(
@@ -405,34 +405,34 @@ def _gate_shapes(chart: Forest, each: GateLine, scale: Scale, box: Box) -> Itera
                 stroke="currentColor", stroke_opacity="0.35",
             )  # fmt: skip
         yield line((x, box.top + 4), (x, box.bottom - 4), "c-rule")
-    low, high, value = finite(each.low), finite(each.high), finite(each.estimate)
+    low, high, value = finite(gate.low), finite(gate.high), finite(gate.estimate)
     if low is not None and high is not None:
         yield whisker((scale.at(low), middle), (scale.at(high), middle), class_, cap=4)
     if value is not None:
         yield mark(shape, (scale.at(value), middle), class_=class_, r=4.5, hollow=hollow)
 
 
-def _verdict(each: GateLine) -> tuple[str, bool, str]:
-    return _VERDICTS.get(each.verdict, _VERDICTS["skipped"])
+def _verdict(gate: GateLine) -> tuple[str, bool, str]:
+    return _VERDICTS.get(gate.verdict, _VERDICTS["skipped"])
 
 
-def _numbers(chart: Forest, each: GateLine) -> str:
-    summary = format_value(chart.unit, each.estimate)
-    if finite(each.low) is None or finite(each.high) is None:
+def _numbers(chart: Forest, gate: GateLine) -> str:
+    summary = format_value(chart.unit, gate.estimate)
+    if finite(gate.low) is None or finite(gate.high) is None:
         return summary
-    return f"{summary} ({format_interval(chart.unit, each.low, each.high)})"
+    return f"{summary} ({format_interval(chart.unit, gate.low, gate.high)})"
 
 
-def _bound(chart: Forest, each: GateLine) -> str:
-    if finite(each.bound) is None:
+def _bound(chart: Forest, gate: GateLine) -> str:
+    if finite(gate.bound) is None:
         return format_value(chart.unit, None)
-    return f"{'above' if each.above else 'below'} {format_value(chart.unit, each.bound)}"
+    return f"{'above' if gate.above else 'below'} {format_value(chart.unit, gate.bound)}"
 
 
 def _forest_summary(chart: Forest) -> str:
     summary = "; ".join(
-        f"{each.label}: {each.verdict}, {_numbers(chart, each)}, bound {_bound(chart, each)}"
-        for each in chart.lines
+        f"{gate.label}: {gate.verdict}, {_numbers(chart, gate)}, bound {_bound(chart, gate)}"
+        for gate in chart.lines
     )
     return f"{summary}."
 
@@ -447,12 +447,12 @@ def _table(chart: Forest) -> Table:
     )
     rows = tuple(
         (
-            each.label,
-            each.verdict,
-            format_value(chart.unit, each.estimate),
-            format_interval(chart.unit, each.low, each.high),
-            _bound(chart, each),
+            gate.label,
+            gate.verdict,
+            format_value(chart.unit, gate.estimate),
+            format_interval(chart.unit, gate.low, gate.high),
+            _bound(chart, gate),
         )
-        for each in chart.lines
+        for gate in chart.lines
     )
     return Table(columns, rows)

@@ -65,18 +65,18 @@ class HeatMap:
 def heatmap(chart: HeatMap) -> Drawing:
     """Draw a heat map."""
     table = _table(chart)
-    shown = chart.rows[:_MOST_ROWS]
-    if not chart.columns or not any(field for _, fields in shown for field in fields):
+    drawn_rows = chart.rows[:_MOST_ROWS]
+    if not chart.columns or not any(field for _, fields in drawn_rows for field in fields):
         return Drawing(chart.title, empty(chart.width, chart.title, "Nothing measured yet."), table)
-    room = max(width_of(name) for name, _ in shown) + 10
+    room = max(width_of(name) for name, _ in drawn_rows) + 10
     left = min(room, _WIDEST_LABEL, chart.width * 0.4)
     wide = max((chart.width - left) / len(chart.columns), _LEAST_COLUMN)
-    size = Size(max(chart.width, left + wide * len(chart.columns)), 28 + _HIGH * len(shown))
+    size = Size(max(chart.width, left + wide * len(chart.columns)), 28 + _HIGH * len(drawn_rows))
     drawn: list[Markup] = [
         text((left + wide * (i + 0.5), 16), name, "middle", class_="c-text c-quiet", room=wide - 6)
         for i, name in enumerate(chart.columns)
     ]
-    for row, (name, fields) in enumerate(shown):
+    for row, (name, fields) in enumerate(drawn_rows):
         top = 26 + _HIGH * row
         drawn.append(text((left - 8, top + _HIGH / 2 + 3), name, "end", room=left - 10))
         for column, field in enumerate(fields):
@@ -84,9 +84,9 @@ def heatmap(chart: HeatMap) -> Drawing:
             drawn.append(
                 element("g", *_field_shapes(chart, field, box, (name, chart.columns[column])))
             )
-    left_out = len(chart.rows) - len(shown)
+    left_out = len(chart.rows) - len(drawn_rows)
     note = f"The data table has {left_out:,} more rows." if left_out else ""
-    if any(field and field.stands_out for _, fields in shown for field in fields):
+    if any(field and field.stands_out for _, fields in drawn_rows for field in fields):
         note = f"{_OUT} {note}".strip()
     svg = frame(size, chart.title, _summary(chart), *drawn)
     return Drawing(chart.title, svg, table, note)
@@ -123,15 +123,15 @@ def _field_shapes(
 
 
 def _summary(chart: HeatMap) -> str:
-    known = [
+    measured = [
         (value, name, column)
         for name, fields in chart.rows
         for column, field in zip(chart.columns, fields, strict=True)
         if field is not None and (value := finite(field.value)) is not None
     ]
-    if not known:
+    if not measured:
         return "Nothing measured yet."
-    ends = ((word, pick(known)) for word, pick in (("lowest", min), ("highest", max)))
+    ends = ((word, pick(measured)) for word, pick in (("lowest", min), ("highest", max)))
     summary = "; ".join(
         f"{word} {format_value(chart.unit, value)} at {name}, {column}"
         for word, (value, name, column) in ends

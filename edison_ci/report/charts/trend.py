@@ -62,22 +62,22 @@ def sparkline(chart: Sparkline) -> Drawing:
     """Draw a sparkline; its last value has a mark."""
     size = Size(chart.width, chart.height)
     values = [finite(value) for value in chart.values]
-    shown = values[-_MOST:]
-    known = [value for value in shown if value is not None]
+    drawn_values = values[-_MOST:]
+    measured = [value for value in drawn_values if value is not None]
     rows = tuple((str(i), format_value(chart.unit, v)) for i, v in enumerate(values, start=1))
     columns = (Column("number", numeric=True), Column(chart.unit.noun, numeric=True))
     table = Table(columns, rows)
-    if not known:
+    if not measured:
         dash = text(
             (size.width / 2, size.height / 2 + 4), "no data", "middle", class_="c-text c-quiet"
         )
         return Drawing(chart.title, frame(size, chart.title, "No measurements yet.", dash), table)
-    scale = scale_of(known, chart.unit).on(size.height - _EDGE, _EDGE)
-    step = (size.width - 2 * _EDGE) / max(len(shown) - 1, 1)
-    start = _EDGE if len(shown) > 1 else size.width / 2
+    scale = scale_of(measured, chart.unit).on(size.height - _EDGE, _EDGE)
+    step = (size.width - 2 * _EDGE) / max(len(drawn_values) - 1, 1)
+    start = _EDGE if len(drawn_values) > 1 else size.width / 2
     places = [
         None if value is None else (start + i * step, scale.at(value))
-        for i, value in enumerate(shown)
+        for i, value in enumerate(drawn_values)
     ]
     drawn = []
     for there, group in groupby(places, key=lambda place: place is not None):
@@ -89,9 +89,9 @@ def sparkline(chart: Sparkline) -> Drawing:
     last = next(place for place in reversed(places) if place is not None)
     drawn.append(mark("circle", last, class_="c-s1", r=2.5))
     last_value, least, greatest = (
-        format_value(chart.unit, value) for value in (known[-1], min(known), max(known))
+        format_value(chart.unit, value) for value in (measured[-1], min(measured), max(measured))
     )
-    count = counted(len(known), "measurement")
+    count = counted(len(measured), "measurement")
     summary = f"{count}, last {last_value}, least {least}, greatest {greatest}."
     return Drawing(chart.title, frame(size, chart.title, summary, *drawn), table)
 
@@ -181,14 +181,14 @@ def trend(chart: Trend) -> Drawing:
     """Draw a trend chart."""
     size = Size(chart.width, chart.height)
     series, together = _thin_out(chart.series)
-    points = [*(each for one in series for each in one.points), *chart.ahead]
+    points = [*(point for line_ in series for point in line_.points), *chart.ahead]
     table = _table(chart)
-    if not any(finite(each.value) is not None for each in points):
+    if not any(finite(point.value) is not None for point in points):
         return Drawing(chart.title, empty(chart.width, chart.title, "No measurements yet."), table)
-    names = [one.name for one in series]
+    names = [line_.name for line_ in series]
     above, height = legend(names, 52, 14, chart.width - 68) if len(series) > 1 else ([], 0)
     box = Box(52, 28 + height, chart.width - 16, chart.height - 28)
-    ends = [value for each in points for value in (each.value, each.low, each.high)]
+    ends = [value for point in points for value in (point.value, point.low, point.high)]
     ends += [rule.value for rule in chart.rules]
     scale = scale_of(ends, chart.unit).on(box.bottom, box.top)
     across = _Across.of(points, box)
@@ -197,8 +197,8 @@ def trend(chart: Trend) -> Drawing:
     whiskers = len(points) <= _MOST_WHISKERS
     drawn += _happenings(chart.happenings, across, box)
     drawn += _ahead(chart.ahead, across, scale)
-    for position, one in enumerate(series):
-        drawn += _series(one.points, position, (across, scale), whiskers=whiskers)
+    for position, line_ in enumerate(series):
+        drawn += _series(line_.points, position, (across, scale), whiskers=whiskers)
     return Drawing(
         chart.title, frame(size, chart.title, _summary(chart), *drawn), table, _key(chart, together)
     )  # fmt: skip
@@ -206,29 +206,34 @@ def trend(chart: Trend) -> Drawing:
 
 def _key(chart: Trend, together: int) -> str:
     """Return how to read the chart."""
-    kinds = [kind for kind in MarkKind if any(each.kind is kind for each in chart.happenings)]
-    said = []
+    kinds = [
+        kind for kind in MarkKind if any(happening.kind is kind for happening in chart.happenings)
+    ]
+    sentences = []
     if kinds:
-        said.append("; ".join(f"{kind.value}: {kind.words}" for kind in kinds))
+        sentences.append("; ".join(f"{kind.value}: {kind.words}" for kind in kinds))
     if chart.ahead:
-        said.append("the dashed line with its band: forecast, 95% prediction limits")
+        sentences.append("the dashed line with its band: forecast, 95% prediction limits")
     if together > 1:
-        said.append(f"each point is the mean of up to {together} measurements")
-    text = "; ".join(said)
+        sentences.append(f"each point is the mean of up to {together} measurements")
+    text = "; ".join(sentences)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _happenings(found: Sequence[Happening], across: _Across, box: Box) -> Iterator[Markup]:
+def _happenings(happenings: Sequence[Happening], across: _Across, box: Box) -> Iterator[Markup]:
     by_place: dict[float, list[Happening]] = {}
-    for each in found:
-        by_place.setdefault(across.at(each.at), []).append(each)
+    for happening in happenings:
+        by_place.setdefault(across.at(happening.at), []).append(happening)
     for x, group in sorted(by_place.items()):
-        letters = "".join(dict.fromkeys(each.kind.value for each in group))
-        alert = any(each.kind is MarkKind.ALERT for each in group)
+        letters = "".join(dict.fromkeys(happening.kind.value for happening in group))
+        alert = any(happening.kind is MarkKind.ALERT for happening in group)
         class_ = "c-event c-event-alert" if alert else "c-event"
         yield element(
             "g",
-            element("title", "; ".join(f"{each.kind.words}: {each.label}" for each in group)),
+            element(
+                "title",
+                "; ".join(f"{happening.kind.words}: {happening.label}" for happening in group),
+            ),
             line((x, box.top), (x, box.bottom), class_, "2 4"),
             text((x, box.top - 4), letters, "middle", class_=f"c-text{' c-event-text' * alert}"),
         )
@@ -237,9 +242,9 @@ def _happenings(found: Sequence[Happening], across: _Across, box: Box) -> Iterat
 def _ahead(points: Sequence[TrendPoint], across: _Across, scale: Scale) -> Iterator[Markup]:
     """Yield the forecast: a band of prediction limits around a dashed line."""
     placed = [
-        (across.at(each.at), scale.at(each.value), each)
-        for each in points
-        if each.value is not None
+        (across.at(point.at), scale.at(point.value), point)
+        for point in points
+        if point.value is not None
     ]
     if len(placed) < 2:
         return
@@ -259,7 +264,7 @@ class _Across:
 
     @classmethod
     def of(cls, points: Sequence[TrendPoint], box: Box) -> _Across:
-        places = [each.at for each in points]
+        places = [point.at for point in points]
         return cls(min(places), max(places), box)
 
     def at(self, place: float) -> float:
@@ -271,11 +276,11 @@ class _Across:
 
 def _labels(points: Sequence[TrendPoint], across: _Across, box: Box) -> Iterator[Markup]:
     """Yield the labels of the x axis that fit, the last one first."""
-    by_place = {across.at(each.at): each.label for each in sorted(points, key=lambda m: m.at)}
+    by_place = {across.at(point.at): point.label for point in sorted(points, key=lambda m: m.at)}
     places = sorted(by_place)
-    wanted = [places[-1], *places[:-1]]
+    ordered = [places[-1], *places[:-1]]
     taken: list[tuple[float, float]] = []
-    for x in wanted:
+    for x in ordered:
         words = by_place[x]
         half = min(width_of(words), 110) / 2
         middle = min(max(x, box.left + half - 20), box.right + 14 - half)
@@ -299,22 +304,22 @@ def _series(
 ) -> Iterator[Markup]:
     across, scale = places
     class_ = series_class(position)
-    ordered = sorted(points, key=lambda each: each.at)
+    ordered = sorted(points, key=lambda point: point.at)
     # A missing value is a gap in the line.
-    for known, group in groupby(ordered, key=lambda each: finite(each.value) is not None):
-        run = list(group) if known else []
-        placed = [(across.at(each.at), scale.at(each.value or 0.0), each) for each in run]
+    for measured, group in groupby(ordered, key=lambda point: finite(point.value) is not None):
+        run = list(group) if measured else []
+        placed = [(across.at(point.at), scale.at(point.value or 0.0), point) for point in run]
         if not whiskers:
             yield from _band(placed, scale, class_)
         drawn = polyline([(x, y) for x, y, _ in placed], f"c-line {class_}", dash_of(position))
         if drawn is not None:
             yield drawn
         # Of very many points only the last of a segment has a mark.
-        for x, y, each in placed if whiskers else placed[-1:]:
-            low, high = finite(each.low), finite(each.high)
+        for x, y, point in placed if whiskers else placed[-1:]:
+            low, high = finite(point.low), finite(point.high)
             interval = low is not None and high is not None and whiskers
             pieces = [
-                element("title", _point_label(each, scale.unit)),
+                element("title", _point_label(point, scale.unit)),
                 whisker((x, scale.at(low or 0.0)), (x, scale.at(high or 0.0)), class_)
                 if interval
                 else None,
@@ -326,8 +331,8 @@ def _series(
 def _band(
     points: Sequence[tuple[float, float, TrendPoint]], scale: Scale, class_: str
 ) -> Iterator[Markup]:
-    known = [(x, each.low, each.high) for x, _, each in points if finite(each.low) is not None]
-    edges = [(x, low, high) for x, low, high in known if low is not None and high is not None]
+    limits = [(x, point.low, point.high) for x, _, point in points if finite(point.low) is not None]
+    edges = [(x, low, high) for x, low, high in limits if low is not None and high is not None]
     if len(edges) > 1:
         upper = [(x, scale.at(high)) for x, _, high in edges]
         lower = [(x, scale.at(low)) for x, low, _ in reversed(edges)]
@@ -339,23 +344,23 @@ def _band(
 
 def _thin_out(series: tuple[Series, ...]) -> tuple[tuple[Series, ...], int]:
     """Return series that can be drawn, and how many measurements are merged per point."""
-    longest = max((len(one.points) for one in series), default=0)
+    longest = max((len(line_.points) for line_ in series), default=0)
     together = -(-longest // _MOST_POINTS)
     if together <= 1:
         return series, 1
     return tuple(
-        Series(one.name, tuple(_merge_points(one.points, together))) for one in series
+        Series(line_.name, tuple(_merge_points(line_.points, together))) for line_ in series
     ), together
 
 
 def _merge_points(points: Sequence[TrendPoint], together: int) -> Iterator[TrendPoint]:
     """Yield groups of neighbors as one point: mean, and the range of their intervals."""
-    ordered = sorted(points, key=lambda each: each.at)
+    ordered = sorted(points, key=lambda point: point.at)
     for start in range(0, len(ordered), together):
         group = ordered[start : start + together]
-        values = [value for each in group if (value := finite(each.value)) is not None]
-        lows = [low for each in group if (low := finite(each.low)) is not None]
-        highs = [high for each in group if (high := finite(each.high)) is not None]
+        values = [value for point in group if (value := finite(point.value)) is not None]
+        lows = [low for point in group if (low := finite(point.low)) is not None]
+        highs = [high for point in group if (high := finite(point.high)) is not None]
         yield TrendPoint(
             group[-1].at,
             group[-1].label,
@@ -365,25 +370,27 @@ def _merge_points(points: Sequence[TrendPoint], together: int) -> Iterator[Trend
         )
 
 
-def _point_label(each: TrendPoint, unit: Unit) -> str:
-    interval = format_interval(unit, each.low, each.high)
-    bars = "" if finite(each.low) is None else f" ({interval})"
-    return f"{each.label}: {format_value(unit, each.value)}{bars}" + (
-        f", {each.note}" * bool(each.note)
+def _point_label(point: TrendPoint, unit: Unit) -> str:
+    interval = format_interval(unit, point.low, point.high)
+    bars = "" if finite(point.low) is None else f" ({interval})"
+    return f"{point.label}: {format_value(unit, point.value)}{bars}" + (
+        f", {point.note}" * bool(point.note)
     )
 
 
 def _summary(chart: Trend) -> str:
     """Return the description of the chart: first and last value of each series."""
     sentences = []
-    for one in chart.series:
-        known = [m for m in sorted(one.points, key=lambda m: m.at) if finite(m.value) is not None]
-        if not known:
-            sentences.append(f"{one.name}: no measurements.")
+    for line_ in chart.series:
+        measured = [
+            m for m in sorted(line_.points, key=lambda m: m.at) if finite(m.value) is not None
+        ]
+        if not measured:
+            sentences.append(f"{line_.name}: no measurements.")
             continue
-        last = _point_label(known[-1], chart.unit)
-        first = f"from {_point_label(known[0], chart.unit)} to " if len(known) > 1 else ""
-        sentences.append(f"{one.name}: {counted(len(known), 'measurement')}, {first}{last}.")
+        last = _point_label(measured[-1], chart.unit)
+        first = f"from {_point_label(measured[0], chart.unit)} to " if len(measured) > 1 else ""
+        sentences.append(f"{line_.name}: {counted(len(measured), 'measurement')}, {first}{last}.")
     rules = (f"{rule.label} at {format_value(chart.unit, rule.value)}." for rule in chart.rules)
     ahead = [f"Forecast: {_point_label(chart.ahead[-1], chart.unit)}."] if chart.ahead else []
     return " ".join((*sentences, *rules, *ahead))
@@ -391,7 +398,7 @@ def _summary(chart: Trend) -> str:
 
 def _table(chart: Trend) -> Table:
     several = len(chart.series) > 1
-    noted = any(each.note for one in chart.series for each in one.points)
+    noted = any(point.note for line_ in chart.series for point in line_.points)
     columns = (
         *((Column("series"),) if several else ()),
         Column("when"),
@@ -401,13 +408,13 @@ def _table(chart: Trend) -> Table:
     )
     rows = tuple(
         (
-            *((one.name,) if several else ()),
-            each.label,
-            format_value(chart.unit, each.value),
-            format_interval(chart.unit, each.low, each.high),
-            *((each.note,) if noted else ()),
+            *((line_.name,) if several else ()),
+            point.label,
+            format_value(chart.unit, point.value),
+            format_interval(chart.unit, point.low, point.high),
+            *((point.note,) if noted else ()),
         )
-        for one in chart.series
-        for each in sorted(one.points, key=lambda m: m.at)
+        for line_ in chart.series
+        for point in sorted(line_.points, key=lambda m: m.at)
     )
     return Table(columns, rows)

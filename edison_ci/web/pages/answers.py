@@ -52,47 +52,47 @@ if TYPE_CHECKING:
 
 def cell(context: PageContext) -> Page:
     """Return an answer: input, output, grade, and how the grade came about."""
-    run, found = requested_cell(context, context.path["cell"])
+    run, row = requested_cell(context, context.path["cell"])
     project = project_of(context)
-    known = explain(
+    explained = explain(
         context.connection,
         project if searchable(project, run.experiment) else None,
         run,
-        found,
+        row,
     )
-    siblings = answers_to(context.connection, run.id, found.case_id)
-    near = _neighbours(context, run, found.case_id)
+    siblings = answers_to(context.connection, run.id, row.case_id)
+    near = _neighbours(context, run, row.case_id)
 
     def neighbour(listed: ListedCase | None) -> str | None:
         """Return the address of the answer to a case of the list."""
-        other = listed and sibling_cell(context.connection, found, listed.case)
+        other = listed and sibling_cell(context.connection, row, listed.case)
         if listed is None or other is None:
             return None
         return context.links.to("cell", other[:SHOWN_ID], **near.args(listed.page))
 
     return Page(
         "cell",
-        f"{found.case_id} with {found.model}, {run.experiment}",
+        f"{row.case_id} with {row.model}, {run.experiment}",
         {
             "run": run,
-            "cell": found,
-            "known": known,
-            "word": next(each.word for each in siblings if each.id == found.id),
+            "cell": row,
+            "known": explained,
+            "word": next(sibling.word for sibling in siblings if sibling.id == row.id),
             "marks": labels_of(run),
-            "label": run.labels.get(found.prompt) if found.side == Side.HEAD else None,
+            "label": run.labels.get(row.prompt) if row.side == Side.HEAD else None,
             "siblings": siblings,
-            "others": [each for each in siblings if each.id != found.id],
+            "others": [sibling for sibling in siblings if sibling.id != row.id],
             "before": neighbour(near.before),
             "after": neighbour(near.after),
             "place": near.words,
             "listed": near.args(),
-            "facts": case_kind(context.connection, run.id, found.case_id),
-            "reasons": reasons_of(known),
-            "raw_differs": _raw_differs(known),
-            "own": feature.ask("own_grade", context, run, found, known.people),
-            "rerun": requested_rerun(context, found),
+            "facts": case_kind(context.connection, run.id, row.case_id),
+            "reasons": reasons_of(explained),
+            "raw_differs": _raw_differs(explained),
+            "own": feature.ask("own_grade", context, run, row, explained.people),
+            "rerun": requested_rerun(context, row),
             "messages": context.messages,
-            "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
+            "missing_case": _why_no_case(context, explained, searchable(project, run.experiment)),
         },
         crumbs=_crumbs(context, run, near),
         area="home",
@@ -132,9 +132,9 @@ def _neighbours(context: PageContext, run: Run, case: str) -> _Way:
         return _Way(before, after)
     query, page = case_query(context.args), context.args.whole("page", 1)
     remember = count_cache(context, run)
-    found = place_in_list(context.connection, run.id, query, case, remember)
-    words = f"{found.position:,} of {found.total:,}" if found.position else "not in the list now"
-    return _Way(found.before, found.after, words, list_args(query), page)
+    place = place_in_list(context.connection, run.id, query, case, remember)
+    words = f"{place.position:,} of {place.total:,}" if place.position else "not in the list now"
+    return _Way(place.before, place.after, words, list_args(query), page)
 
 
 def _crumbs(context: PageContext, run: Run, way: _Way) -> tuple[Crumb, ...]:
@@ -162,40 +162,47 @@ class Reason(NamedTuple):
         return "pass" if component.passed else "fail"
 
 
-def reasons_of(known: CellExplanation) -> list[Reason]:
+def reasons_of(explained: CellExplanation) -> list[Reason]:
     """Return the components of a grade, failing ones first."""
-    return grade_reasons(known.cell, known.judge_scores)
+    return grade_reasons(explained.cell, explained.judge_scores)
 
 
 def grade_reasons(cell: CellRow, judge_scores: Iterable[JudgeScoreRow]) -> list[Reason]:
     """Return the components of a cell with what judges said, failing ones first."""
-    said: dict[str, list[JudgeScoreRow]] = {}
+    judges: dict[str, list[JudgeScoreRow]] = {}
     for judge_score in judge_scores:
-        said.setdefault(judge_score.criterion, []).append(judge_score)
-    found = [
-        Reason(each, tuple(said.get(each.name, ())) if each.kind == "criterion" else ())
-        for each in cell.components
+        judges.setdefault(judge_score.criterion, []).append(judge_score)
+    reasons = [
+        Reason(
+            component,
+            tuple(judges.get(component.name, ())) if component.kind == "criterion" else (),
+        )
+        for component in cell.components
     ]
-    return sorted(found, key=lambda each: _URGENCY.get(each.word, 1))
+    return sorted(reasons, key=lambda component: _URGENCY.get(component.word, 1))
 
 
 _URGENCY = {"error": 0, "fail": 0, "flag": 0, "pass": 2}
 """Order of outcomes in a list of reasons."""
 
 
-def _raw_differs(known: CellExplanation) -> bool:
+def _raw_differs(explained: CellExplanation) -> bool:
     """Whether the text of an answer is not what is graded."""
-    return known.output is not None and known.output.raw.strip() != known.output.text.strip()
+    return (
+        explained.output is not None
+        and explained.output.raw.strip() != explained.output.text.strip()
+    )
 
 
-def _why_no_case(context: PageContext, known: CellExplanation, searched: bool) -> str:
+def _why_no_case(context: PageContext, explained: CellExplanation, searched: bool) -> str:
     """Return why the input is not shown; empty if it is."""
-    if known.case is not None:
+    if explained.case is not None:
         return ""
     if context.root is None:
         return "The project files with the inputs are not available here."
     if not searched:
-        return f"The dataset is too large to search here: edison explain {known.cell.id[:SHOWN_ID]}"
+        command = f"edison explain {explained.cell.id[:SHOWN_ID]}"
+        return f"The dataset is too large to search here: {command}"
     return "The case was changed or removed after the run, so its input is unknown."
 
 
@@ -258,7 +265,7 @@ class ComparedAnswerView:
     @property
     def flagged(self) -> bool:
         """Whether a person has flagged it."""
-        return any(one.flagged for one in self.known.people if one.origin is None)
+        return any(grade.flagged for grade in self.known.people if grade.origin is None)
 
 
 def case(context: PageContext) -> Page:
@@ -293,9 +300,9 @@ def case(context: PageContext) -> Page:
             "marks": labels_of(run),
             "siblings": siblings,
             "picks": context.args.texts("pick"),
-            "selected": {each.id for each in selected},
+            "selected": {answer.id for answer in selected},
             "compared": compared,
-            "input": next((each.known.case for each in compared if each.known.case), None),
+            "input": next((answer.known.case for answer in compared if answer.known.case), None),
             "facts": case_kind(context.connection, run.id, name),
             "differ": differ,
             "again": again,
@@ -311,11 +318,11 @@ def case(context: PageContext) -> Page:
     )
 
 
-def _selected_answers(siblings: list[CaseAnswer], wanted: list[str]) -> list[CaseAnswer]:
+def _selected_answers(siblings: list[CaseAnswer], picks: list[str]) -> list[CaseAnswer]:
     """Return the selected answers, or the first repeat of each prompt, model and side."""
-    chosen = [each for each in siblings if each.id[:SHOWN_ID] in wanted]
+    chosen = [answer for answer in siblings if answer.id[:SHOWN_ID] in picks]
     if not chosen:
-        chosen = [each for each in siblings if each.repeat == 0]
+        chosen = [answer for answer in siblings if answer.repeat == 0]
     if len(chosen) == 1:  # only further repeats to compare with
         chosen = siblings
     return chosen[:MOST]
@@ -326,17 +333,17 @@ def _compared_answers(
 ) -> list[ComparedAnswerView]:
     project = project_of(context)
     usable = project if searchable(project, run.experiment) else None
-    found: list[ComparedAnswerView] = []
-    for position, each in enumerate(selected):
+    views: list[ComparedAnswerView] = []
+    for position, answer in enumerate(selected):
         # The case is the same for all answers, so it is read once.
         source = usable if position == 0 else None
-        _, cell = requested_cell(context, each.id)
-        known = explain(context.connection, source, run, cell)
-        text = redacted(known.text or "")
-        changes = word_diff(found[0].text, text) if differ and found else None
-        own = feature.ask("own_grade", context, run, known.cell, known.people)
-        found.append(ComparedAnswerView(each, known, text, changes, own))
-    return found
+        _, cell = requested_cell(context, answer.id)
+        explained = explain(context.connection, source, run, cell)
+        text = redacted(explained.text or "")
+        changes = word_diff(views[0].text, text) if differ and views else None
+        own = feature.ask("own_grade", context, run, explained.cell, explained.people)
+        views.append(ComparedAnswerView(answer, explained, text, changes, own))
+    return views
 
 
 class Rerun(NamedTuple):

@@ -68,7 +68,7 @@ def history(context: PageContext) -> Page:
             "texts": texts,
             "versions": _versions(context, texts, results),
             "waiting": waiting,
-            "counted": sum(each.answers for each in results.values()),
+            "counted": sum(result.answers for result in results.values()),
             "most": MOST_CELLS,
         },
         crumbs=(
@@ -119,18 +119,18 @@ def _stamps(context: PageContext, project: Project, name: str) -> tuple[object, 
 def _versions(
     context: PageContext, texts: CaseTexts | None, results: dict[str, TextResults]
 ) -> list[VersionView]:
-    known = texts.texts if texts is not None else ()
-    found = []
-    for index, text in enumerate(known):
-        older = known[index + 1] if index + 1 < len(known) else None
+    stored_texts = texts.texts if texts is not None else ()
+    versions = []
+    for index, text in enumerate(stored_texts):
+        older = stored_texts[index + 1] if index + 1 < len(stored_texts) else None
         # The same text may have come back: its results are shown with the newest.
-        first = all(text.hash != each.hash for each in known[:index])
+        first = all(text.hash != earlier.hash for earlier in stored_texts[:index])
         result = results.get(text.hash) if first else None
-        found.append(VersionView(text, _fields(text, older), result, _marks(context, result)))
-    hashes = {text.hash for text in known}
-    found += [VersionView(None, (), result, _marks(context, result))
+        versions.append(VersionView(text, _fields(text, older), result, _marks(context, result)))
+    hashes = {text.hash for text in stored_texts}
+    versions += [VersionView(None, (), result, _marks(context, result))
               for hashed, result in results.items() if hashed not in hashes]  # fmt: skip
-    return found
+    return versions
 
 
 def _marks(context: PageContext, result: TextResults | None) -> tuple[str, ...]:
@@ -141,13 +141,13 @@ def _marks(context: PageContext, result: TextResults | None) -> tuple[str, ...]:
 
 def _fields(text: CaseText, older: CaseText | None) -> tuple[TextField, ...]:
     before = {} if older is None else _values(older)
-    found = []
+    fields = []
     for name, value in _values(text).items():
         shown = redacted(as_text(value))
         changed = older is not None and before.get(name) != value
         old = redacted(as_text(before[name])) if before.get(name) is not None else ""
-        found.append(TextField(name, shown, word_diff(old, shown) if changed else None))
-    return tuple(found)
+        fields.append(TextField(name, shown, word_diff(old, shown) if changed else None))
+    return tuple(fields)
 
 
 def _values(text: CaseText) -> dict[str, Json]:

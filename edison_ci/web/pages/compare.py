@@ -78,8 +78,8 @@ class ShownCase(NamedTuple):
 def compare(context: PageContext) -> Page:
     """Return the comparison that the address names; without one, the form to choose."""
     args = context.args
-    asked = {"a": args.text("a"), "b": args.text("b"), "prompts": args.flag("prompts")}
-    kept = {**asked, "experiment": args.text("experiment"), "full": args.flag("full")}
+    operands = {"a": args.text("a"), "b": args.text("b"), "prompts": args.flag("prompts")}
+    kept = {**operands, "experiment": args.text("experiment"), "full": args.flag("full")}
     move = args.choice("move", ("", *map(str, Move)))
     values: dict[str, Any] = {
         **kept,
@@ -92,7 +92,7 @@ def compare(context: PageContext) -> Page:
     }
     crumbs: tuple[Crumb, ...] = (Crumb("Experiments", context.links.to()),)
     title = "Compare"
-    if asked["a"] or asked["b"]:
+    if operands["a"] or operands["b"]:
         try:
             a, b = _choices(context)
             title = f"{b.name} compared with {a.name}"
@@ -141,28 +141,28 @@ def _compared(
             "these runs are too large to be compared on a page",
             hint=f"edison compare {a.name} {b.name}",
         )
-    found = _cached_comparison(context, a, b)
-    if found is None:
+    comparison = _cached_comparison(context, a, b)
+    if comparison is None:
         return {"waiting": True}
-    cases = found.of(next((each for each in Move if each == move), None))
-    asked = context.args.whole("page", 1)
+    cases = comparison.of(next((listed for listed in Move if listed == move), None))
+    number = context.args.whole("page", 1)
     pages = max(1, -(-len(cases) // _PER_PAGE))
-    paging = Paging(min(asked, pages), len(cases), _PER_PAGE)
-    shown = [
-        ShownCase(each, _pairs(context, found, each, full=kept["full"]))
-        for each in cases[paging.offset : paging.offset + _PER_PAGE]
+    paging = Paging(min(number, pages), len(cases), _PER_PAGE)
+    compared_cases = [
+        ShownCase(listed, _pairs(context, comparison, listed, full=kept["full"]))
+        for listed in cases[paging.offset : paging.offset + _PER_PAGE]
     ]
 
     def again(**changes: Any) -> str:
         return context.links.to("compare", **{**kept, "move": move, **changes})
 
     return {
-        "found": found.estimate,
-        "shown": shown,
+        "found": comparison.estimate,
+        "shown": compared_cases,
         "paging": paging,
         "again": again,
-        "moves": moves_of(found.cases),
-        "all": len(found.cases),
+        "moves": moves_of(comparison.cases),
+        "all": len(comparison.cases),
     }
 
 
@@ -170,8 +170,8 @@ def _cached_comparison(context: PageContext, a: CellChoice, b: CellChoice) -> Si
     """Return the comparison, cached with everything that it depends on."""
     setting = pair_settings(project_of(context), context.connection, a, b)
     sides = tuple(
-        (each.name, each.run.id, each.run.finished_at, each.side, each.prompt, each.version)
-        for each in (a, b)
+        (side.name, side.run.id, side.run.finished_at, side.side, side.prompt, side.version)
+        for side in (a, b)
     )
     state = (repr(setting.gates), setting.quarantined)
     cells = a.run.cells_planned + b.run.cells_planned
@@ -183,12 +183,12 @@ def _cached_comparison(context: PageContext, a: CellChoice, b: CellChoice) -> Si
 
 
 def _pairs(
-    context: PageContext, found: SideBySide, listed: ListedChange, *, full: bool
+    context: PageContext, comparison: SideBySide, listed: ListedChange, *, full: bool
 ) -> list[ShownPair]:
-    several = len({variant.prompt for variant in found.variants}) > 1
+    several = len({variant.prompt for variant in comparison.variants}) > 1
     return [
         _pair(pair, several=several, full=full)
-        for pair in answer_pairs(context.connection, found, listed)
+        for pair in answer_pairs(context.connection, comparison, listed)
     ]
 
 

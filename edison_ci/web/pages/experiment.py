@@ -67,7 +67,7 @@ def experiment(context: PageContext) -> Page:
     days = context.args.choice("days", RANGES)
     points = points_of(context.connection, name, most=_IN_TREND[days])
     since = "" if days == "all" else _since(context, int(days))
-    shown = [point for point in points if point.run.created_at >= since]
+    recent = [point for point in points if point.run.created_at >= since]
     paging = Paging.of(context.args, count_of(context.connection, name))
     newest = requested_run(context, name)
     last = points[-1] if points else None
@@ -90,15 +90,15 @@ def experiment(context: PageContext) -> Page:
             "win": _win_rate(context, last.run) if last else None,
             "screens": RunResult(context.connection, last.run).screens if last else (),
             "days": days,
-            "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
-            "charts": _charts(context, shown, evidence) if len(shown) > 1 else [],
+            "ranges": sorted(RANGES, key=lambda range_: (range_ == "all", len(range_))),
+            "charts": _charts(context, recent, evidence) if len(recent) > 1 else [],
             "evidence": evidence,
             "production": _production_chart(evidence),
-            "shown": len(shown),
+            "shown": len(recent),
             "measured": len(points),
-            "cut_off": len(shown) == _IN_TREND[days],
-            "changes": [point for point in shown if point.changed and not point.only_prompts],
-            "versions": [point for point in shown if point.only_prompts],
+            "cut_off": len(recent) == _IN_TREND[days],
+            "changes": [point for point in recent if point.changed and not point.only_prompts],
+            "versions": [point for point in recent if point.only_prompts],
             "troubles": _troubles(context, newest),
             "runs": run_results(context, ids_of(context.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
@@ -120,14 +120,14 @@ def _since(context: PageContext, days: int) -> str:
 def _not_run(context: PageContext, name: str) -> Page:
     """Return what an experiment of the project would run; raises UsageError if there is none."""
     project = project_of(context)
-    found = None if project is None else project.experiments.get(name)
-    if found is None:
+    unrun = None if project is None else project.experiments.get(name)
+    if unrun is None:
         requested_experiment(context)  # raises, with the names that are known
         raise AssertionError("the experiment has a run")
     return Page(
         "not_run",
         name,
-        {"experiment": found, "may_start": may_steer(context)},
+        {"experiment": unrun, "may_start": may_steer(context)},
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
     )
@@ -149,11 +149,11 @@ def _win_rate(context: PageContext, run: Run) -> WinCard | None:
 
 def requested_experiment(context: PageContext) -> str:
     """Return the experiment of the address; raises UsageError if it has no run."""
-    wanted, known = context.path["experiment"], experiments(context.connection)
-    if wanted not in known:
-        hint = did_you_mean(wanted, known, label="experiments")
-        raise UsageError(f"the experiment {wanted!r} has no stored run", hint=hint)
-    return wanted
+    name, names = context.path["experiment"], experiments(context.connection)
+    if name not in names:
+        hint = did_you_mean(name, names, label="experiments")
+        raise UsageError(f"the experiment {name!r} has no stored run", hint=hint)
+    return name
 
 
 class Evidence(NamedTuple):
@@ -173,16 +173,16 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
     if newest.cells_planned > MOST_CELLS:
         return None
     project = project_of(context)
-    known = project if project is not None and searchable(project, name) else None
-    watched = known.experiments.get(name) if known is not None else None
+    usable = project if project is not None and searchable(project, name) else None
+    watched = usable.experiments.get(name) if usable is not None else None
     floor, rule = floor_of(watched), alarm_rule(watched.file.alerts if watched else None)
-    out = () if known is None else tuple(e for e in known.quarantine if e.experiment == name)
+    out = () if usable is None else tuple(e for e in usable.quarantine if e.experiment == name)
 
     def work(own: PageContext) -> Evidence:
         drift = drift_of(own.connection, points, threshold=floor, rule=rule)
-        found = findings_of(advice_on(own.connection, known, name), drift)
+        findings = findings_of(advice_on(own.connection, usable, name), drift)
         sampled = feature.ask("production_trend", own.connection, name, drift)
-        return Evidence(drift, floor, found, sampled)
+        return Evidence(drift, floor, findings, sampled)
 
     sample = feature.ask("production_sample", context.connection, name)
     state = (newest.id, newest.finished_at, len(points), sample)

@@ -82,19 +82,20 @@ def home(context: PageContext) -> Page:
     text, status = context.args.text("q").casefold(), context.args.choice("status", STATUSES)
     names = experiments(context.connection)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
-    found = [
+    results = [
         last
         for last in run_results(context, [last_of(context.connection, name) for name in names])
         if status in ("", status_word(last.run))
         and (not text or _matches(text, last.run.experiment, objective_of(last.run)))
     ]
-    found.sort(key=lambda last: last.run.created_at, reverse=True)
+    results.sort(key=lambda last: last.run.created_at, reverse=True)
     not_run = _not_run(context, names)
-    unrun = [each for each in not_run if _matches(text, *each) and status in ("", NOT_RUN)]
-    paging = Paging.of(context.args, len(found) + len(unrun))
+    unrun = [] if status not in ("", NOT_RUN) else not_run
+    unrun = [experiment for experiment in unrun if _matches(text, *experiment)]
+    paging = Paging.of(context.args, len(results) + len(unrun))
     start, end = paging.rows.start, paging.rows.stop
-    lines = [_line(context, last, since) for last in found[start:end]]
-    unrun = unrun[max(start - len(found), 0) : max(end - len(found), 0)]
+    lines = [_line(context, last, since) for last in results[start:end]]
+    unrun = unrun[max(start - len(results), 0) : max(end - len(results), 0)]
 
     def again(**changes: Any) -> str:
         return context.links.to(q=context.args.text("q"), status=status, **changes)
@@ -127,15 +128,15 @@ def _matches(text: str, *parts: str) -> bool:
     return not text or any(text in part.casefold() for part in parts)
 
 
-def _not_run(context: PageContext, known: list[str]) -> list[NotRun]:
+def _not_run(context: PageContext, names: list[str]) -> list[NotRun]:
     """Return the experiments in the files of the project that have no stored run."""
     project = project_of(context)
     if project is None:
         return []
     return [
-        NotRun(each.id, each.file.objective or "")
-        for each in project.experiments.values()
-        if each.id not in known
+        NotRun(experiment.id, experiment.file.objective or "")
+        for experiment in project.experiments.values()
+        if experiment.id not in names
     ]
 
 
@@ -170,14 +171,14 @@ COSTS_DAYS = (30, 7, 90, 365)
 def costs(context: PageContext) -> Page:
     """Return the spending of the last days, by model, phase, experiment or day."""
     by = context.args.choice("by", BY)
-    days = int(context.args.choice("days", [str(each) for each in COSTS_DAYS]))
+    days = int(context.args.choice("days", [str(choice) for choice in COSTS_DAYS]))
     since = utc.timestamp(context.now - dt.timedelta(days=days - 1))[:10]
     rows = run_spending_by(context.connection, by, since)
     kept: dict[str, Any] = {
         "by": by if by != BY[0] else "",
         "days": days if days != COSTS_DAYS[0] else "",
     }
-    shown = paged(context, rows, "costs", **kept)
+    spending = paged(context, rows, "costs", **kept)
     limits = paged(context, _limits(context), "costs", turn="budgets", **kept)
     total = booked(context.connection, "project", since)
     in_runs = sum(row.cost_microusd for row in rows)
@@ -189,7 +190,7 @@ def costs(context: PageContext) -> Page:
             "choices": BY,
             "days": days,
             "spans": COSTS_DAYS,
-            "rows": shown,
+            "rows": spending,
             "total": total,
             "elsewhere": max(total - in_runs, 0),
             "saved": saved_since(context.connection, since),
@@ -209,8 +210,8 @@ def _daily(context: PageContext, since: str, days: int) -> Markup | None:
         return None
     first = min(dt.date.fromisoformat(day) for day in spent)
     span = min((context.now.date() - first).days + 1, days, 60)
-    each = [context.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
-    drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in each)
+    span_days = [context.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
+    drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in span_days)
     return fluid_figure(bars, Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True))
 
 

@@ -74,14 +74,14 @@ _MOST_TOGETHER = 12
 def leaderboard(context: PageContext) -> Page:
     """Return the leaderboard of an experiment, or of several side by side."""
     names = measured_experiments(context.connection)
-    wanted = context.args.text("experiment")
+    requested = context.args.text("experiment")
     several = [name for name in context.args.texts("experiment") if name in names]
-    if wanted == ALL and len(names) > 1:
+    if requested == ALL and len(names) > 1:
         several = names
     if len(set(several)) > 1:
         return _together(context, names, list(dict.fromkeys(several)))
-    name = wanted if wanted in names else (newest_measured(context.connection) or "")
-    shown: dict[str, Any] = {"experiments": names, "experiment": name, "all": ALL}
+    name = requested if requested in names else (newest_measured(context.connection) or "")
+    values: dict[str, Any] = {"experiments": names, "experiment": name, "all": ALL}
     if name:
         (newest,) = complete_runs(context.connection, name, 1)
         cells = ranked_cells(context.connection, name, newest)
@@ -93,9 +93,9 @@ def leaderboard(context: PageContext) -> Page:
             places = [*_places(board.rows), *others]
         preferences = None if board is None else board.preferences
         preferred = () if preferences is None else preferences.ranking.placed
-        kept: dict[str, Any] = {"experiment": wanted if wanted in names else ""}
+        kept: dict[str, Any] = {"experiment": requested if requested in names else ""}
         rows = paged(context, places, "leaderboard", **kept)
-        shown |= {
+        values |= {
             "places": rows,
             "preferred": paged(context, preferred, "leaderboard", turn="preferred", **kept),
             "small": small,
@@ -109,9 +109,9 @@ def leaderboard(context: PageContext) -> Page:
     return Page(
         "leaderboard",
         f"Leaderboard of {name}" if name else "Leaderboard",
-        shown,
+        values,
         area="leaderboard",
-        refresh_s=REFRESH_S if shown.get("waiting") else None,
+        refresh_s=REFRESH_S if values.get("waiting") else None,
     )
 
 
@@ -119,7 +119,7 @@ def _together(context: PageContext, names: list[str], several: list[str]) -> Pag
     """Return models by experiments; ranks need the same cases, so there are none."""
     overview = overview_of(context.connection, several[:_MOST_TOGETHER])
     kept = ALL if several == names else several
-    shown = paged(context, overview.models, "leaderboard", experiment=kept)
+    models = paged(context, overview.models, "leaderboard", experiment=kept)
     return Page(
         "leaderboards",
         "Leaderboard of all experiments" if several == names else "Leaderboard",
@@ -128,7 +128,7 @@ def _together(context: PageContext, names: list[str], several: list[str]) -> Pag
             "several": several,
             "all": ALL,
             "overview": overview,
-            "models": shown,
+            "models": models,
             "left_out": len(several[_MOST_TOGETHER:]),
         },
         area="leaderboard",
@@ -138,14 +138,14 @@ def _together(context: PageContext, names: list[str], several: list[str]) -> Pag
 def _board(context: PageContext, name: str, newest: Run, cells: int) -> Leaderboard | None:
     """Return the leaderboard; None while it is computed."""
     project = project_of(context)
-    known = project if project is not None and searchable(project, name) else None
+    usable = project if project is not None and searchable(project, name) else None
     out = None
-    if known is not None:
-        out = frozenset(entry.case for entry in known.quarantine if entry.experiment == name)
+    if usable is not None:
+        out = frozenset(entry.case for entry in usable.quarantine if entry.experiment == name)
 
     def work(own: PageContext) -> Leaderboard | None:
         stored = own.connection
-        case_filter = CaseFilter() if known is None else case_filter_of(known, name, stored)
+        case_filter = CaseFilter() if usable is None else case_filter_of(usable, name, stored)
         return board_of(stored, name, case_filter)
 
     return context.computed(work, "board", newest.id, out, newest.finished_at, cells=cells)
@@ -187,30 +187,36 @@ def _rank(best: int, worst: int) -> str:
     return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
 
 
-def _estimate(found: Interval | None) -> EstimateWithInterval:
-    if found is None:
+def _estimate(interval: Interval | None) -> EstimateWithInterval:
+    if interval is None:
         return EstimateWithInterval(None, None, None, 0, None)
-    return EstimateWithInterval(found.estimate, found.low, found.high, found.n, found.method)
+    return EstimateWithInterval(
+        interval.estimate, interval.low, interval.high, interval.n, interval.method
+    )
 
 
 def _differences(board: Leaderboard) -> list[Difference]:
-    found = []
     names = [_name(row, board.rows) for row in board.rows]
     ordered = sorted(
-        board.contrasts, key=lambda each: (not each.significant, each.better, each.worse)
+        board.contrasts, key=lambda pair: (not pair.significant, pair.better, pair.worse)
     )
-    for each in ordered[:_MOST_DIFFERENCES]:
-        low, high = each.interval or (None, None)
-        luck = p_words(each.p_holm)
-        found.append(
-            Difference(names[each.better], names[each.worse], each.significant, each.difference,
-                       low, high, each.n, luck)
-        )  # fmt: skip
-    return found
+    return [
+        Difference(
+            better=names[contrast.better],
+            worse=names[contrast.worse],
+            significant=contrast.significant,
+            points=contrast.difference,
+            low=contrast.interval.low if contrast.interval else None,
+            high=contrast.interval.high if contrast.interval else None,
+            n=contrast.n,
+            p=p_words(contrast.p_holm),
+        )
+        for contrast in ordered[:_MOST_DIFFERENCES]
+    ]
 
 
 def _name(row: LeaderboardRow, rows: Sequence[LeaderboardRow]) -> str:
-    versions = {(each.place.prompt, each.place.version) for each in rows}
+    versions = {(other.place.prompt, other.place.version) for other in rows}
     version = row.label or row.place.version[:8]
     return row.place.model if len(versions) == 1 else f"{row.place.model} {version}"
 
@@ -218,7 +224,7 @@ def _name(row: LeaderboardRow, rows: Sequence[LeaderboardRow]) -> str:
 def _sentence(board: Leaderboard | None) -> str:
     if board is None or not board.contrasts:
         return ""
-    stand_out = sum(each.significant for each in board.contrasts)
+    stand_out = sum(contrast.significant for contrast in board.contrasts)
     return comparisons_sentence(made=len(board.contrasts), stand_out=stand_out)
 
 

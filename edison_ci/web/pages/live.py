@@ -36,20 +36,24 @@ def live_view(
         "texts": _texts(run, progress, changes, now),
         "bars": _bars(progress),
         "phases": [
-            {"name": each.status.lower(), "time": duration(each.seconds), "current": each.current}
-            for each in phases_of(changes, now)
+            {
+                "name": phase.status.lower(),
+                "time": duration(phase.seconds),
+                "current": phase.current,
+            }
+            for phase in phases_of(changes, now)
         ],
         "newest": [
             {
-                "id": each.about.id[:SHOWN_ID],
-                "address": links.to("cell", each.about.id[:SHOWN_ID]),
-                "case": formats.text(each.about.case),
-                "model": formats.text(each.about.model),
-                "word": each.about.word,
-                "score": formats.points(each.about.composite),
-                "text": formats.shorten(each.text or "", 200),
+                "id": phase.about.id[:SHOWN_ID],
+                "address": links.to("cell", phase.about.id[:SHOWN_ID]),
+                "case": formats.text(phase.about.case),
+                "model": formats.text(phase.about.model),
+                "word": phase.about.word,
+                "score": formats.points(phase.about.composite),
+                "text": formats.shorten(phase.text or "", 200),
             }
-            for each in newest_cells(connection, run)
+            for phase in newest_cells(connection, run)
         ],
     }
 
@@ -58,7 +62,7 @@ def _texts(
     run: Run, progress: Progress, changes: Sequence[PhaseChange], now: dt.datetime
 ) -> dict[str, str]:
     phases = phases_of(changes, now)
-    worked = sum(each.seconds for each in phases if each.status != "PAUSED")
+    worked = sum(phase.seconds for phase in phases if phase.status != "PAUSED")
     errors = progress.cells.get("error", 0)
     return {
         "status": run.status.lower(),
@@ -96,23 +100,25 @@ def _against(used: str, limit: str | None) -> str:
 
 def _bars(progress: Progress) -> list[dict[str, Any]]:
     """Return a bar for each model, then the limits that there are."""
-    found = [
+    progress_bars = [
         {
-            "name": formats.text(each.name),
-            "value": each.done,
-            "max": each.planned,
-            "text": f"{each.done:,} of {each.planned:,} {each.unit}"
-            + (f", {formats.counted(each.errors, 'error')}" if each.errors else "")
-            + (", stopped" if each.stopped else ""),
+            "name": formats.text(model.name),
+            "value": model.done,
+            "max": model.planned,
+            "text": f"{model.done:,} of {model.planned:,} {model.unit}"
+            + (f", {formats.counted(model.errors, 'error')}" if model.errors else "")
+            + (", stopped" if model.stopped else ""),
         }
-        for each in progress.models
+        for model in progress.models
     ]
     limits = (
         ("cost", progress.cost_microusd, progress.budget_microusd, formats.dollars),
         ("tokens", progress.booked_tokens, progress.budget_tokens, formats.tokens),
     )
-    for name, used, limit, shown in limits:
+    for name, used, limit, write in limits:
         if limit:
-            text = f"{formats.percent(used / limit)} of the limit of {shown(limit)}"
-            found.append({"name": name, "value": min(used, limit), "max": limit, "text": text})
-    return found
+            text = f"{formats.percent(used / limit)} of the limit of {write(limit)}"
+            progress_bars.append(
+                {"name": name, "value": min(used, limit), "max": limit, "text": text}
+            )
+    return progress_bars

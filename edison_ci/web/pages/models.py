@@ -64,21 +64,25 @@ def models(context: PageContext) -> Page:
     project = project_of(context)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
     text = context.args.text("q")
-    known = [] if project is None else [*project.models.values()]
-    matching = [model for model in known if text.casefold() in model.name.casefold()]
-    shown, lines = paged(context, matching, "models", q=text), []
+    all_models = [] if project is None else [*project.models.values()]
+    matching = [model for model in all_models if text.casefold() in model.name.casefold()]
+    models_page, lines = paged(context, matching, "models", q=text), []
     if project is not None:
         tests = last_tests(context.connection)
         spent = uses_since(context.connection, since)
-        uses = _uses(project, frozenset(model.name for model in shown.rows))
+        uses = _uses(project, frozenset(model.name for model in models_page.rows))
         lines = [
             _line(project, model, tests.get(model.name), uses.get(model.name, []))._replace(
                 spent=spent.get(model.name)
             )
-            for model in shown.rows
+            for model in models_page.rows
         ]
-    values = {"models": lines, "known": project is not None, "days": DAYS, "shown": shown}
-    values |= {"q": text, "any": bool(known), "filtered": bool(text) or len(known) > PER_PAGE}
+    values = {"models": lines, "known": project is not None, "days": DAYS, "shown": models_page}
+    values |= {
+        "q": text,
+        "any": bool(all_models),
+        "filtered": bool(text) or len(all_models) > PER_PAGE,
+    }
     return Page("models", "Models", values, area="models")
 
 
@@ -127,17 +131,17 @@ def _limits(model: Model) -> Iterator[str]:
     yield f"timeout {fixed(limits.timeout_s)} s, {counted(limits.attempts, 'attempt')}"
 
 
-def _uses(project: Project, wanted: frozenset[str]) -> dict[str, list[Use]]:
+def _uses(project: Project, names: frozenset[str]) -> dict[str, list[Use]]:
     """Return the experiments that call each of some models, and what for."""
-    found: dict[str, list[Use]] = {}
+    uses: dict[str, list[Use]] = {}
     for experiment in project.experiments.values():
         judging = project.judging_models_of(experiment)
         roles = {
-            "generates": {each.name for _, each, _ in experiment.models},
+            "generates": {generating.name for _, generating, _ in experiment.models},
             "judges": judging,
             "refines": project.other_models_of(experiment) - judging,
         }
-        for model in wanted & frozenset().union(*roles.values()):
+        for model in names & frozenset().union(*roles.values()):
             named = ", ".join(role for role, used in roles.items() if model in used)
-            found.setdefault(model, []).append(Use(experiment.id, named))
-    return found
+            uses.setdefault(model, []).append(Use(experiment.id, named))
+    return uses

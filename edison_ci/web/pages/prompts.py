@@ -34,8 +34,8 @@ class VersionLine(NamedTuple):
 
 def prompts(context: PageContext) -> Page:
     """Return all measured prompts."""
-    found = paged(context, measured_prompts(context.connection), "prompts")
-    values = {"prompts": found.rows, **found.values}
+    measured = paged(context, measured_prompts(context.connection), "prompts")
+    values = {"prompts": measured.rows, **measured.values}
     return Page("prompts", "Prompts", values, area="prompts")
 
 
@@ -44,23 +44,23 @@ def prompt(context: PageContext) -> Page:
     name = context.path["prompt"]
     results = model_scores(context.connection, name)
     if not results:
-        known = sorted(each.prompt for each in measured_prompts(context.connection))
-        hint = did_you_mean(name, known, label="prompts")
+        names = sorted(measured.prompt for measured in measured_prompts(context.connection))
+        hint = did_you_mean(name, names, label="prompts")
         raise UsageError(f"the prompt {name!r} was not measured", hint=hint)
     versions, cut_off, why = _lineage(context, name)
     lines = _lines(versions, results)
-    wanted = context.args.text("version")
-    chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
+    requested = context.args.text("version")
+    chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(requested)), 0)
     before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
-    results_of = [(line, each) for line in lines for each in line.results or (None,)]
-    shown = paged(context, results_of, "prompt", name, version=wanted)
+    results_of = [(line, measured) for line in lines for measured in line.results or (None,)]
+    results_page = paged(context, results_of, "prompt", name, version=requested)
     return Page(
         "prompt",
         f"Prompt {name}",
         {
             "prompt": name,
-            "versions": grouped(shown.rows),
-            **shown.values,
+            "versions": grouped(results_page.rows),
+            **results_page.values,
             "chosen": lines[chosen],
             "before": before,
             "changes": _changes(before, lines[chosen]),
@@ -79,35 +79,37 @@ def _lineage(context: PageContext, name: str) -> tuple[list[Version], bool, str]
     project = project_of(context)
     if project is None:
         return [], False, "The project files with the texts are not available here."
-    found = next((each for each in project.prompts.values() if each.id == name), None)
-    if found is None:
+    prompt = next(
+        (known_prompt for known_prompt in project.prompts.values() if known_prompt.id == name), None
+    )
+    if prompt is None:
         return [], False, "The prompt is no longer part of the project."
 
     def read() -> tuple[list[Version], bool, str]:
         try:
-            history = History.of(found, project)
+            history = History.of(prompt, project)
             return history.versions(), history.cut_off, ""
         except (EdisonError, OSError):
             return [], False, "Git could not be read."
 
     state = git_state(project.root)
-    key = ("lineage", str(project.root), found.path, found.version, state)
+    key = ("lineage", str(project.root), prompt.path, prompt.version, state)
     return read() if state is None else context.memory.cached(key, read)
 
 
-def _lines(known: list[Version], results: dict[str, list[ModelScore]]) -> list[VersionLine]:
+def _lines(versions: list[Version], results: dict[str, list[ModelScore]]) -> list[VersionLine]:
     lines = [
         VersionLine(
             version.hash, version.label, version.author or "", version.date or "",
             version.subject or "", version.commit or "",
             tuple(results.get(version.hash, ())), _text(version),
         )
-        for version in reversed(known)
+        for version in reversed(versions)
     ]  # fmt: skip
     there = {line.hash for line in lines}
     alone = [
-        VersionLine(version, "", "", found[0].created_at, "", "", tuple(found), None)
-        for version, found in results.items()
+        VersionLine(version, "", "", scores[0].created_at, "", "", tuple(scores), None)
+        for version, scores in results.items()
         if version not in there
     ]
     return lines + sorted(alone, key=lambda line: line.date, reverse=True)

@@ -83,11 +83,11 @@ def head_of(context: PageContext, run: Run, tab: str) -> dict[str, Any]:
     }
 
 
-def crumbs_of(context: PageContext, found: Run, *more: Crumb) -> tuple[Crumb, ...]:
+def crumbs_of(context: PageContext, run: Run, *more: Crumb) -> tuple[Crumb, ...]:
     """Return the breadcrumbs of a page about a run."""
     return (
         Crumb("Experiments", context.links.to()),
-        Crumb(found.experiment, context.links.to("experiment", found.experiment)),
+        Crumb(run.experiment, context.links.to("experiment", run.experiment)),
         *more,
     )
 
@@ -163,31 +163,31 @@ LIST_ARGS = frozenset({*list_args(CaseQuery()), "page"})
 """Arguments of an address that lead along a list of cases."""
 
 
-def count_cache(context: PageContext, found: Run) -> Callable[..., int] | None:
+def count_cache(context: PageContext, run: Run) -> Callable[..., int] | None:
     """Return the cache of the counts of a run; None while they change."""
-    return None if found.moving else partial(_cached_count, context, found)
+    return None if run.moving else partial(_cached_count, context, run)
 
 
 def run(context: PageContext) -> Page:
     """Return a run: its scores, gates, and cases in a grid."""
-    found = requested_run(context, context.path["run"])
+    current = requested_run(context, context.path["run"])
     query = case_query(context.args)
-    grid = case_grid(context.connection, found.id, query, count_cache(context, found))
+    grid = case_grid(context.connection, current.id, query, count_cache(context, current))
     kept, paging = list_args(query), Paging.of(context.args, grid.total)
     listed = {**kept, "page": paging.number}
-    findings = _findings(context, found)
-    small = found.cells_planned <= MOST_CELLS
-    waiting = findings is None and small and not found.moving
+    findings = _findings(context, current)
+    small = current.cells_planned <= MOST_CELLS
+    waiting = findings is None and small and not current.moving
 
     def again(**changes: Any) -> str:
-        return context.links.to("run", found.id, **{**kept, **changes})
+        return context.links.to("run", current.id, **{**kept, **changes})
 
     return Page(
         "run",
-        f"{found.experiment}, run {found.id}",
+        f"{current.experiment}, run {current.id}",
         {
-            **head_of(context, found, ""),
-            "troubles": troubles_of(RunResult(context.connection, found)),
+            **head_of(context, current, ""),
+            "troubles": troubles_of(RunResult(context.connection, current)),
             "grid": grid,
             "acts": feature.ask("cell_actions", context, grid, default=NO_ACTIONS),
             "findings": findings,
@@ -206,11 +206,11 @@ def run(context: PageContext) -> Page:
             "next_metric": METRICS[(METRICS.index(query.metric) + 1) % len(METRICS)],
             "sorts": SORT_NAMES,
             "statuses": STATUSES,
-            "gates": decisions_of(context.connection, found.id),
+            "gates": decisions_of(context.connection, current.id),
         },
-        crumbs=crumbs_of(context, found),
+        crumbs=crumbs_of(context, current),
         area="home",
-        refresh_s=_REFRESH_S if found.moving else REFRESH_S if waiting else None,
+        refresh_s=_REFRESH_S if current.moving else REFRESH_S if waiting else None,
     )
 
 
@@ -267,9 +267,9 @@ def _find(result: RunResult, most: int) -> RunFindings:
     return RunFindings(result.headline, result.against, flips, changed)
 
 
-def _cached_count(context: PageContext, found: Run, key: Hashable, work: Callable[[], int]) -> int:
+def _cached_count(context: PageContext, run: Run, key: Hashable, work: Callable[[], int]) -> int:
     """Return a cached count of a run that has ended, or compute it."""
-    state = (context.links.database, str(context.root), found.finished_at)
+    state = (context.links.database, str(context.root), run.finished_at)
     return context.memory.cached((state, key), work)
 
 
@@ -278,10 +278,10 @@ def _counts(result: RunResult) -> str:
     if result.totals is None:
         return ""
     counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
-    said = [f"{count:,} {name}" for name, count in counts]
+    texts = [f"{count:,} {name}" for name, count in counts]
     if result.cut_off_count:
-        said.append(f"{result.cut_off_count:,} cut off at max_tokens")
-    return ", ".join(said)
+        texts.append(f"{result.cut_off_count:,} cut off at max_tokens")
+    return ", ".join(texts)
 
 
 def _amount(query: CaseQuery, box: Box) -> str:

@@ -53,11 +53,11 @@ def decisions(context: PageContext) -> Page:
     chosen = None if number == rounds else number - 1
     gates = decisions_of(context.connection, run.id, round=chosen)
     kept: dict[str, Any] = {"round": number if chosen is not None else None}
-    shown = paged(context, gates, "run", run.id, "decisions", **kept)
+    gates_page = paged(context, gates, "run", run.id, "decisions", **kept)
     values = {
-        "gates": shown.rows,
-        "shown": shown,
-        "forests": [fluid_figure(forest, chart) for chart in gate_forests(shown.rows)],
+        "gates": gates_page.rows,
+        "shown": gates_page,
+        "forests": [fluid_figure(forest, chart) for chart in gate_forests(gates_page.rows)],
         "rounds": rounds,
         "round": number,
     }
@@ -83,11 +83,11 @@ def criteria(context: PageContext) -> Page:
     components = component_panels(RunResult(context.connection, run))
     kind, _, name = context.args.text("component").partition(":")
     chosen = next(
-        (each for each in components if each.component == ComponentName(kind, name)), None
+        (panel for panel in components if panel.component == ComponentName(kind, name)), None
     )
     chosen = chosen or (components[0] if components else None)
-    lines = [(each, line) for each in components for line in each.lines]
-    shown = paged(
+    lines = [(panel, line) for panel in components for line in panel.lines]
+    lines_page = paged(
         context, lines, "run", run.id, "criteria", component=context.args.text("component")
     )
     examples = partial(examples_of, context.connection, run.id, limit=_EXAMPLES)
@@ -97,8 +97,8 @@ def criteria(context: PageContext) -> Page:
         "criteria",
         "Criteria of",
         {
-            "components": grouped(shown.rows),
-            "shown": shown,
+            "components": grouped(lines_page.rows),
+            "shown": lines_page,
             "chosen": chosen,
             "worst": examples(chosen.component, worst=True) if chosen is not None else [],
             "best": examples(chosen.component, worst=False) if chosen is not None else [],
@@ -113,13 +113,13 @@ def criteria(context: PageContext) -> Page:
 
 def component_panels(result: RunResult) -> list[ComponentPanel]:
     """Return the components of the grade of a run, criteria first."""
-    found = [
+    panels = [
         ComponentPanel(component, lines, _drawing(combined_spread(component, lines)))
         for component, lines in by_component(result.breakdown.components).items()
         if component.kind in KINDS
     ]
-    found.sort(key=lambda each: (KINDS.index(each.component.kind), each.component.name))
-    return found
+    panels.sort(key=lambda panel: (KINDS.index(panel.component.kind), panel.component.name))
+    return panels
 
 
 def _drawing(spread: ScoreSpread) -> Drawing:
@@ -135,13 +135,13 @@ def slices(context: PageContext) -> Page:
     """Return scores by slice (tag, length, difficulty, kind), for each model and overall."""
     run = requested_run(context, context.path["run"])
     result = RunResult(context.connection, run)
-    found, metric = result.breakdown, context.args.choice("metric", SLICE_METRICS)
-    compared = [each for each in found.slices if each.model]
-    compared.sort(key=lambda each: (each.prompt, each.model, slice_order(each)))
-    repeated = [each for each in found.reliability if each.k > 1]
+    breakdown, metric = result.breakdown, context.args.choice("metric", SLICE_METRICS)
+    compared = [slice_ for slice_ in breakdown.slices if slice_.model]
+    compared.sort(key=lambda slice_: (slice_.prompt, slice_.model, slice_order(slice_)))
+    repeated = [slice_ for slice_ in breakdown.reliability if slice_.k > 1]
     address = ("run", run.id, "slices")
     kept: dict[str, Any] = {"metric": metric if metric != SLICE_METRICS[0] else None}
-    outstanding, chart = result.outstanding, slices_chart(found.slices, metric)
+    outstanding, chart = result.outstanding, slices_chart(breakdown.slices, metric)
     return tab_page(
         context,
         run,
@@ -149,10 +149,10 @@ def slices(context: PageContext) -> Page:
         "Slices of",
         {
             "slices": paged(context, compared, *address, turn="slices", **kept),
-            "several": len({(each.prompt, each.model) for each in compared}) > 1,
+            "several": len({(slice_.prompt, slice_.model) for slice_ in compared}) > 1,
             "out": outstanding[:_MOST_OUT],
             "out_count": len(outstanding),
-            "family": max((each.family for each in found.slices), default=0),
+            "family": max((slice_.family for slice_ in breakdown.slices), default=0),
             "map": None if chart is None else fluid_figure(heatmap, chart),
             "metric": metric,
             "metrics": SLICE_METRICS,
@@ -169,9 +169,9 @@ def judges(context: PageContext) -> Page:
     """Return the agreement of the judges of a run, with each other and with people."""
     run = requested_run(context, context.path["run"])
     small = run.cells_planned <= MOST_CELLS
-    wanted = small and not run.moving
-    findings = judge_findings_of(context, run) if wanted else None
-    waiting = wanted and findings is None
+    computable = small and not run.moving
+    findings = judge_findings_of(context, run) if computable else None
+    waiting = computable and findings is None
     matches = () if findings is None else findings.matches
     page = tab_page(
         context,
@@ -205,8 +205,8 @@ def _cells(
     """Return the short cell ids of the answers with the largest disagreement of judges."""
     agreement = None if findings is None else findings.agreement
     apart = () if agreement is None else agreement.apart
-    found = cells_apart(context.connection, run.id, apart[:_MOST_APART])
-    return {key: cell[:SHOWN_ID] for key, cell in found.items()}
+    apart_cells = cells_apart(context.connection, run.id, apart[:_MOST_APART])
+    return {key: cell[:SHOWN_ID] for key, cell in apart_cells.items()}
 
 
 def log(context: PageContext) -> Page:

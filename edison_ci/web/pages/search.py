@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 def search(context: PageContext) -> Page:
     """Return what a text was found in; models of the project by their name as well."""
-    wanted = context.args.text("q")
-    found = search_results(context.connection, wanted)
+    query = context.args.text("q")
+    results = search_results(context.connection, query)
     project = project_of(context)
-    text = wanted.casefold()
+    text = query.casefold()
     models = [] if project is None or not text else sorted(project.models)
     models = [name for name in models if text in name.casefold()][:MOST]
     unrun = [] if project is None or not text else sorted(project.experiments)
-    known = {each.name for each in found.experiments}
-    unrun = [name for name in unrun if text in name.casefold() and name not in known][:MOST]
+    run_names = {experiment.name for experiment in results.experiments}
+    unrun = [name for name in unrun if text in name.casefold() and name not in run_names][:MOST]
     datasets = _datasets(project, text) if project is not None and text else []
     return Page(
         "search",
-        f"Search for {wanted}" if wanted else "Search",
+        f"Search for {query}" if query else "Search",
         {
-            "q": wanted,
-            "found": found,
+            "q": query,
+            "found": results,
             "models": models,
             "unrun": unrun,
             "datasets": datasets,
-            "count": found.count + len(models) + len(unrun) + len(datasets),
+            "count": results.count + len(models) + len(unrun) + len(datasets),
         },
         area="search",
     )
@@ -55,9 +55,9 @@ def _datasets(project: Project, text: str) -> list[FoundDataset]:
     for name, experiment in project.experiments.items():
         for entry in experiment.file.data:
             homes.setdefault(entry.path, name)
-    found = []
+    datasets = []
     for path, name in sorted(homes.items()):
         about = project.abouts.get(path)
         if text in path.casefold() or (about is not None and about.has(text)):
-            found.append(FoundDataset(path, name, about.description if about else ""))
-    return found[:MOST]
+            datasets.append(FoundDataset(path, name, about.description if about else ""))
+    return datasets[:MOST]

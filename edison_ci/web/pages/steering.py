@@ -55,10 +55,10 @@ def plan(context: PageContext) -> Page:
     if name not in project.experiments:
         raise UsageError(f"there is no experiment {name!r}", hint="check the address")
     problem: EdisonError | None = None
-    found: StartPlan | None = None
+    start_plan: StartPlan | None = None
     offline = context.actions is not None and context.actions.offline
     try:
-        found = StartPlan(project, name, offline=offline)
+        start_plan = StartPlan(project, name, offline=offline)
     except EdisonError as error:
         problem = error
     return Page(
@@ -67,16 +67,16 @@ def plan(context: PageContext) -> Page:
         {
             "experiment": name,
             "problem": problem,
-            "plan": found and found.plan,
-            "dispatch_to": found and found.dispatch_to,
-            "workflow_url": found and found.workflow_url,
-            "hint": found.hint if found and found.plan.unset else "",
+            "plan": start_plan and start_plan.plan,
+            "dispatch_to": start_plan and start_plan.dispatch_to,
+            "workflow_url": start_plan and start_plan.workflow_url,
+            "hint": start_plan.hint if start_plan and start_plan.plan.unset else "",
             "dispatches": newest_dispatches(context.connection, name, _DISPATCHES),
             "messages": context.messages,
-            "limit_microusd": found and found.limit_microusd,
-            "cost": _cost(found.plan) if found else "",
-            "time": _time(found.plan) if found else "",
-            "loads": [(load, _cost(load)) for load in found.plan.loads] if found else [],
+            "limit_microusd": start_plan and start_plan.limit_microusd,
+            "cost": _cost(start_plan.plan) if start_plan else "",
+            "time": _time(start_plan.plan) if start_plan else "",
+            "loads": [(load, _cost(load)) for load in start_plan.plan.loads] if start_plan else [],
             "key": secrets.token_hex(16),
         },
         crumbs=(
