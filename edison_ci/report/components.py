@@ -16,12 +16,14 @@ from edison_ci.documents.text_diff import matcher
 from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.document import Bullets, Code, Estimate, Name, Notice, Sentence, Status
 from edison_ci.report.markup import Child, code_spans, element, escape, join
+from edison_ci.report.run_facts import gate_name, one_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.report.document import Block, Column, Inline, Table
+    from edison_ci.results.decisions import GateRow
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -249,6 +251,19 @@ def fluid_figure(draw: Callable[[Any], Drawing], chart: Any) -> Markup:
     that it shows, so it is the key of the cache.
     """
     return figure(fluid(draw, chart))
+
+
+def gate_list(gates: Iterable[GateRow], sentence: Callable[[str], Markup] = escape) -> Markup:
+    """Return the decisions of gates, with their sentences."""
+    gates = tuple(gates)
+    short = one_prompt(gates)
+    return element("ul", *(_gate(row, short, sentence) for row in gates), class_="gates")
+
+
+def _gate(row: GateRow, short: bool, sentence: Callable[[str], Markup]) -> Markup:
+    name = element("span", element("bdi", gate_name(row, short=short)), class_="what")
+    why = element("span", sentence(row.sentence), class_="why")
+    return element("li", element("div", badge(row.word.lower())), element("div", name, " ", why))
 
 
 # --- layout ---------------------------------------------------------------------------------------

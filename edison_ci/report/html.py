@@ -28,9 +28,7 @@ from edison_ci.report.charts.estimates import (
     Range,
     forest,
     gate_forests,
-    gate_name,
     interval,
-    one_prompt,
     pareto,
 )
 from edison_ci.report.charts.heatmap import heatmap
@@ -41,6 +39,7 @@ from edison_ci.report.markup import element, escape
 from edison_ci.report.run_charts import costs_chart, history_chart, pareto_chart, slices_chart
 from edison_ci.report.run_facts import (
     calls_text,
+    cell_counts,
     changed_cases_table,
     changes_table,
     components_table,
@@ -167,7 +166,6 @@ def _render(template: str, **values: Any) -> str:
 
 def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
     view, run, failing = page.view, page.view.run, page.failing
-    short = one_prompt(view.gates)
     changed_cases = changed_cases_table(view)
     return {
         "id": run.id,
@@ -183,9 +181,7 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
             *view.steered,
             *(rival.sentence for rival in view.weak_prompts),
         ],
-        "gates": [
-            (row.word.lower(), gate_name(row, short=short), row.sentence) for row in view.gates
-        ],
+        "gates": view.gates,
         "forests": [fluid(forest, chart) for chart in gate_forests(view.gates)],
         "scores": _scores(view),
         "changes": changes_table(view),
@@ -256,12 +252,7 @@ def _cards(view: RunResult) -> Iterator[Card]:
     if overall.p50_ms is not None:
         late = "" if overall.p95_ms is None else f"p95 {milliseconds(overall.p95_ms)}"
         yield Card("Median latency", milliseconds(overall.p50_ms), note=late)
-    cells = view.cells
-    odd = [f"{cells[word]:,} {word}" for word in ("malformed", "error", "blocked", "skipped")
-           if cells[word]]  # fmt: skip
-    if view.cut_off_count:
-        odd.append(f"{view.cut_off_count:,} cut off at max_tokens")
-    yield Card("Answers", f"{cells['ok']:,}", f"of {cells['total']:,}", ", ".join(odd))
+    yield Card("Cells", f"{view.cells['total']:,}", note=cell_counts(view))
 
 
 def _amount(listed: int, total: int, noun: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from edison_ci.report.document import Inline
     from edison_ci.results.comparison import MovedCase
+    from edison_ci.results.decisions import GateRow
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.rollups import ComponentTotal
     from edison_ci.results.run_result import Change, RunResult
@@ -78,6 +79,32 @@ def cost_text(runs: Iterable[RunResult]) -> str:
 def calls_text(calls: Mapping[str, int]) -> str:
     """Return how many calls were made, and how many answers were reused."""
     return f"{counted(calls['made'], 'call')}, {calls['reused']:,} reused"
+
+
+def one_prompt(gates: Iterable[GateRow]) -> bool:
+    """Whether all decisions are about the same prompt, so that it need not be named."""
+    return len({row.prompt for row in gates if row.prompt}) <= 1
+
+
+def gate_name(row: GateRow, *, short: bool = False) -> str:
+    """Return metric, prompt and model of a gate; `short` leaves out the prompt."""
+    metric = row.metric if not row.gate.get("slices") else f"{row.metric}, worst slice"
+    fixed = row.gate.get("no_worse_than") or "base"
+    if fixed != "base":
+        metric += f", against {fixed if isinstance(fixed, str) else fixed['anchor']}"
+    names = (row.model,) if short and row.model else (row.prompt, row.model)
+    variant = " with ".join(filter(None, names))
+    return f"{metric}, {variant}" if variant else metric
+
+
+def cell_counts(view: RunResult) -> str:
+    """Return how many cells ended in each status, and how many answers were cut off."""
+    counts = [
+        f"{count:,} {name}" for name, count in view.cells.items() if name != "total" and count
+    ]
+    if view.cut_off_count:
+        counts.append(f"{view.cut_off_count:,} cut off at max_tokens")
+    return ", ".join(counts)
 
 
 # Tables.

@@ -14,6 +14,7 @@ from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import counted as counted
 from edison_ci.numeric import fixed, rounded, whole
 from edison_ci.report.markup import code_spans
+from edison_ci.report.run_facts import version_names
 from edison_ci.sanitize import lines
 from edison_ci.stats import sentences
 
@@ -147,8 +148,7 @@ def shorten(value: str, most: int = 120) -> str:
 
 def version(hash_: str, label: str | None = None) -> str:
     """Return label and short hash of a version."""
-    digits = hash_[:8]
-    return f"{label} {digits}" if label and digits not in label else label or digits
+    return " ".join(version_names(label, hash_))
 
 
 def sentence(value: str | None) -> Markup:

@@ -31,6 +31,7 @@ from edison_ci.report.charts.drawing import (
 )
 from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
+from edison_ci.report.run_facts import gate_name, one_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,22 +78,6 @@ def gate_forests(gates: Iterable[GateRow]) -> tuple[Forest, ...]:
         for unit, title in _TITLES.items()
         if unit in grouped
     )
-
-
-def one_prompt(gates: Iterable[GateRow]) -> bool:
-    """Whether all decisions are about the same prompt, so that it need not be named."""
-    return len({row.prompt for row in gates if row.prompt}) <= 1
-
-
-def gate_name(row: GateRow, *, short: bool = False) -> str:
-    """Return metric, prompt and model of a gate; `short` leaves out the prompt."""
-    metric = row.metric if not row.gate.get("slices") else f"{row.metric}, worst slice"
-    fixed = row.gate.get("no_worse_than") or "base"
-    if fixed != "base":
-        metric += f", against {fixed if isinstance(fixed, str) else fixed['anchor']}"
-    names = (row.model,) if short and row.model else (row.prompt, row.model)
-    variant = " with ".join(name for name in names if name)
-    return f"{metric}, {variant}" if variant else metric
 
 
 def _gate_unit(row: GateRow) -> Unit:

@@ -9,6 +9,7 @@ from edison_ci import feature
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
 from edison_ci.records import RunStatus, Side
+from edison_ci.report.run_facts import cell_counts
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.history_words import origin_sentence
@@ -73,7 +74,7 @@ def head_of(context: PageContext, run: Run, tab: str) -> dict[str, Any]:
     return {
         "run": run,
         "result": result,
-        "cell_counts": "" if result.totals is None else _counts(result),
+        "cell_counts": "" if result.totals is None else cell_counts(result),
         "progress": progress,
         "live": live,
         "may_steer": context.may(Role.EDITOR) and run.status not in _FINAL,
@@ -271,17 +272,6 @@ def _cached_count(context: PageContext, run: Run, key: Hashable, work: Callable[
     """Return a cached count of a run that has ended, or compute it."""
     state = (context.links.database, str(context.root), run.finished_at)
     return context.memory.cached((state, key), work)
-
-
-def _counts(result: RunResult) -> str:
-    """Return the number of cells by status, as text; empty until they are added up."""
-    if result.totals is None:
-        return ""
-    counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
-    texts = [f"{count:,} {name}" for name, count in counts]
-    if result.cut_off_count:
-        texts.append(f"{result.cut_off_count:,} cut off at max_tokens")
-    return ", ".join(texts)
 
 
 def _amount(query: CaseQuery, box: Box) -> str:
