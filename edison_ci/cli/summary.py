@@ -303,7 +303,6 @@ def show_run(
     _gates(terminal, summary.gates, summary.weak_prompts)
     if run.shard is not None:
         terminal.result(f"  {snapshot.UNDECIDED}")
-    closed = progress.closed if progress is not None else {}
     if progress is not None:
         _clients(terminal, progress)
     terminal.result(f"  run {run.id}")
@@ -321,10 +320,16 @@ def show_run(
         terminal.result(f"  {sentence}")
     show_batches(terminal, summary)
     if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
-        other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
-        if progress is not None and progress.silent:
-            terminal.note("Find the cause with: edison models test")
-        terminal.note(f"{next_step(summary, progress)}{other}")
+        _how_to_continue(terminal, summary, progress)
+
+
+def _how_to_continue(terminal: Terminal, summary: RunResult, progress: Progress | None) -> None:
+    other = ""
+    if progress is not None and "judges" in progress.closed:
+        other = f"; with another judge: edison regrade {summary.run.id}"
+    if progress is not None and progress.silent:
+        terminal.note("Find the cause with: edison models test")
+    terminal.note(f"{next_step(summary, progress)}{other}")
 
 
 def show_companion(terminal: Terminal, summary: RunResult) -> None:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from edison_ci.results.decisions import GateRow
 
 
-# --- status ---------------------------------------------------------------------------------------
-
-
 class Look(NamedTuple):
     """Icon and color class of a status."""
 
@@ -123,9 +120,6 @@ def outcome(word: str, value: str) -> Markup:
     shape, kind = status_of(word)
     hidden = element("span", f" {word}", class_="visually-hidden")
     return element("span", icon(shape), value, hidden, class_=f"outcome outcome-{kind}")
-
-
-# --- numbers --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +260,6 @@ def _gate(row: GateRow, short: bool, sentence: Callable[[str], Markup]) -> Marku
     return element("li", element("div", badge(row.word.lower())), element("div", name, " ", why))
 
 
-# --- layout ---------------------------------------------------------------------------------------
-
-
 def section(title: str, *content: Child, key: str | None = None) -> Markup:
     """Return a section with its heading; `key` is its id."""
     return element("section", element("h2", title), *content, class_="section", id=key)
@@ -289,8 +280,6 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     rows = (join([element("dt", name), element("dd", value)]) for name, value in pairs)
     return element("dl", *rows, class_="facts")
 
-
-# --- texts ----------------------------------------------------------------------------------------
 
 _JOINERS = re.compile("[\u200c-\u200f]")
 

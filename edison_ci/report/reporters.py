@@ -102,9 +102,6 @@ def format_by_suffix(suffix: str) -> str:
     return next((name for name in others if reporter(name).suffix == suffix), "md")
 
 
-# --- built-in formats -----------------------------------------------------------------------------
-
-
 class Markdown(Reporter):
     """Markdown with ids and scores."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from edison_ci.results.cells import CellResult, Cells
     from edison_ci.results.leaderboard import LeaderboardRow
+    from edison_ci.results.rollups import ComponentTotal
     from edison_ci.results.scores import ComponentSpread, VariantScore
     from edison_ci.results.slices import Bounds, Breakdown, CellCounts, Reliability, Slice
     from edison_ci.store.runs import Run
@@ -209,19 +210,20 @@ def as_json(result: RunResult) -> dict[str, Any]:
             {**_scored(scored), "cut_off": cuts.get((scored.prompt, scored.model), 0)}
             for scored in result.models
         ],
-        "components": [
-            {
-                "name": component.name,
-                "kind": component.kind,
-                "graded": component.answers,
-                "passed": component.passed,
-                "mean": component.mean,
-                "errors": component.errors,
-                "blocked": component.blocked,
-                "redacted": component.redacted,
-            }
-            for component in result.components
-        ],
+        "components": [_component(component) for component in result.components],
+    }
+
+
+def _component(component: ComponentTotal) -> dict[str, Any]:
+    return {
+        "name": component.name,
+        "kind": component.kind,
+        "graded": component.answers,
+        "passed": component.passed,
+        "mean": component.mean,
+        "errors": component.errors,
+        "blocked": component.blocked,
+        "redacted": component.redacted,
     }
 
 

@@ -111,9 +111,6 @@ class ApiRoute(NamedTuple):
         return f"^{API}{named}$"
 
 
-# --- operations -----------------------------------------------------------------------------------
-
-
 def _plan(request: ApiRequest) -> tuple[int, dict[str, Any]]:
     project = load_project(request.site.root)
     name = request.path["experiment"]
@@ -241,9 +238,6 @@ def _state(site: Site, run_id: str) -> dict[str, Any]:
         }
 
 
-# --- bodies ---------------------------------------------------------------------------------------
-
-
 def refuse_unknown(body: Mapping[str, Any], fields: set[str]) -> None:
     """Raise ApiError for a field that the operation does not have."""
     unknown = sorted(set(body) - fields)
@@ -302,9 +296,6 @@ def _change(body: Mapping[str, Any]) -> Change:
     if "calls" in fields and (not isinstance(calls, int) or isinstance(calls, bool)):
         raise ApiError(400, "invalid", "the field 'calls' is missing or is no whole number")
     return steering_change(action, model, calls, budget)
-
-
-# --- requests and responses -----------------------------------------------------------------------
 
 
 def api_routes() -> list[tuple[str, Callable[..., Awaitable[Any]]]]:

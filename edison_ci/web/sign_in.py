@@ -111,8 +111,6 @@ async def _form(
     return response
 
 
-# --- with GitHub ----------------------------------------------------------------------------------
-
 _MINUTES_10_S = 600
 _ended = Once(time.monotonic)
 """States for which an answer came."""

@@ -284,9 +284,6 @@ def fluid(draw: Callable[[_Chart], Drawing], chart: _Chart) -> Drawing:
     return replace(drawn["middle"], svg=join(svgs))
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
 def width_of(words: str, size: float = TEXT) -> float:
     """Return the approximate width of a text, rather too wide than too narrow."""
     return sum(_advance(letter) for letter in words) * size
@@ -353,9 +350,6 @@ def _right_to_left(words: str) -> bool:
         if kind in ("L", "R", "AL"):
             return kind != "L"
     return False
-
-
-# --- lines and marks ------------------------------------------------------------------------------
 
 
 def line(
@@ -443,9 +437,6 @@ def whisker(start: Sequence[float], end: Sequence[float], class_: str, cap: floa
     )
     d = path_of((start, end)) + caps
     return element("path", d=d, class_=f"c-interval {class_}", fill="none", stroke="currentColor")
-
-
-# --- axes and legends -----------------------------------------------------------------------------
 
 
 def left_axis(scale: Scale, box: Box, label: str) -> list[Markup]:

@@ -38,7 +38,7 @@ from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_arg
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from markupsafe import Markup
 
@@ -53,13 +53,8 @@ if TYPE_CHECKING:
 def cell(context: PageContext) -> Page:
     """Return an answer: input, output, grade, and how the grade came about."""
     run, row = requested_cell(context, context.path["cell"])
-    project = project_of(context)
-    explained = explain(
-        context.connection,
-        project if searchable(project, run.experiment) else None,
-        run,
-        row,
-    )
+    project, searched = project_of(context), searchable(project_of(context), run.experiment)
+    explained = explain(context.connection, project if searched else None, run, row)
     siblings = answers_to(context.connection, run.id, row.case_id)
     near = _neighbours(context, run, row.case_id)
 
@@ -74,25 +69,19 @@ def cell(context: PageContext) -> Page:
         "cell",
         f"{row.case_id} with {row.model}, {run.experiment}",
         {
-            "run": run,
+            **_case_values(context, run, row.case_id, near, neighbour),
             "cell": row,
             "known": explained,
             "word": next(sibling.word for sibling in siblings if sibling.id == row.id),
-            "marks": labels_of(run),
             "label": run.labels.get(row.prompt) if row.side == Side.HEAD else None,
             "siblings": siblings,
             "others": [sibling for sibling in siblings if sibling.id != row.id],
-            "before": neighbour(near.before),
-            "after": neighbour(near.after),
-            "place": near.words,
-            "listed": near.args(),
-            "facts": case_kind(context.connection, run.id, row.case_id),
             "reasons": reasons_of(explained),
             "raw_differs": _raw_differs(explained),
             "own": feature.ask("own_grade", context, run, row, explained.people),
             "rerun": requested_rerun(context, row),
             "messages": context.messages,
-            "missing_case": _why_no_case(context, explained, searchable(project, run.experiment)),
+            "missing_case": _why_no_case(context, explained, searched),
         },
         crumbs=_crumbs(context, run, near),
         area="home",
@@ -135,6 +124,25 @@ def _neighbours(context: PageContext, run: Run, case: str) -> _Way:
     place = place_in_list(context.connection, run.id, query, case, remember)
     words = f"{place.position:,} of {place.total:,}" if place.position else "not in the list now"
     return _Way(place.before, place.after, words, list_args(query), page)
+
+
+def _case_values(
+    context: PageContext,
+    run: Run,
+    case: str,
+    way: _Way,
+    address: Callable[[ListedCase | None], str | None],
+) -> dict[str, Any]:
+    """Return the values of every page about a case; `address` leads to a case of the list."""
+    return {
+        "run": run,
+        "marks": labels_of(run),
+        "facts": case_kind(context.connection, run.id, case),
+        "before": address(way.before),
+        "after": address(way.after),
+        "place": way.words,
+        "listed": way.args(),
+    }
 
 
 def _crumbs(context: PageContext, run: Run, way: _Way) -> tuple[Crumb, ...]:
@@ -295,22 +303,16 @@ def case(context: PageContext) -> Page:
         "case",
         f"{name}, {run.experiment}",
         {
-            "run": run,
+            **_case_values(context, run, name, near, neighbour),
             "case": name,
-            "marks": labels_of(run),
             "siblings": siblings,
             "picks": context.args.texts("pick"),
             "selected": {answer.id for answer in selected},
             "compared": compared,
             "input": next((answer.known.case for answer in compared if answer.known.case), None),
-            "facts": case_kind(context.connection, run.id, name),
             "differ": differ,
             "again": again,
             "most": MOST,
-            "before": neighbour(near.before),
-            "after": neighbour(near.after),
-            "place": near.words,
-            "listed": near.args(),
             "editable": context.may(Role.EDITOR) and project_of(context) is not None,
         },
         crumbs=_crumbs(context, run, near),

@@ -66,42 +66,23 @@ def experiment(context: PageContext) -> Page:
         return _not_run(context, name)
     days = context.args.choice("days", RANGES)
     points = points_of(context.connection, name, most=_IN_TREND[days])
-    since = "" if days == "all" else _since(context, int(days))
-    recent = [point for point in points if point.run.created_at >= since]
     paging = Paging.of(context.args, count_of(context.connection, name))
+    listed = ids_of(context.connection, name, most=paging.per_page, offset=paging.offset)
     newest = requested_run(context, name)
-    last = points[-1] if points else None
-    models = totals_by_model(context.connection, last.run.id) if last else []
-    kept_days = days if days != RANGES[0] else ""
-    evidence = _evidence(context, name, points) if last else None
-    waits = last is not None and evidence is None and last.run.cells_planned <= MOST_CELLS
+    evidence = _evidence(context, name, points) if points else None
+    small = bool(points) and points[-1].run.cells_planned <= MOST_CELLS
     return Page(
         "experiment",
         name,
         {
+            **_latest(context, name, points, days),
+            **_trends(context, points, days, evidence),
             "experiment": name,
             "may_start": may_steer(context),
             "objective": objective_of(newest),
             "newest": newest,
-            "last": last,
-            "before": points[-2] if len(points) > 1 else None,
-            "labels": last.run.labels if last else {},
-            "models": paged(context, models, "experiment", name, turn="models", days=kept_days),
-            "win": _win_rate(context, last.run) if last else None,
-            "screens": RunResult(context.connection, last.run).screens if last else (),
-            "days": days,
-            "ranges": sorted(RANGES, key=lambda range_: (range_ == "all", len(range_))),
-            "charts": _charts(context, recent, evidence) if len(recent) > 1 else [],
-            "evidence": evidence,
-            "production": _production_chart(evidence),
-            "shown": len(recent),
-            "measured": len(points),
-            "cut_off": len(recent) == _IN_TREND[days],
-            "changes": [point for point in recent if point.changed and not point.only_prompts],
-            "versions": [point for point in recent if point.only_prompts],
             "troubles": _troubles(context, newest),
-            "runs": run_results(context, ids_of(context.connection, name, most=paging.per_page,
-                                           offset=paging.offset)),
+            "runs": run_results(context, listed),
             "paging": paging,
             "loops": feature.ask("loops_of", context.connection, name, default=0),
             "waiting": open_suggestions(context.connection).get(name, 0),
@@ -109,8 +90,45 @@ def experiment(context: PageContext) -> Page:
         },
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
-        refresh_s=REFRESH_S if waits else None,
-    )  # fmt: skip
+        refresh_s=REFRESH_S if evidence is None and small else None,
+    )
+
+
+def _latest(
+    context: PageContext, name: str, points: Sequence[TrendRun], days: str
+) -> dict[str, Any]:
+    """Return the values about the newest complete run."""
+    last = points[-1] if points else None
+    models = totals_by_model(context.connection, last.run.id) if last else []
+    kept_days = days if days != RANGES[0] else ""
+    return {
+        "last": last,
+        "before": points[-2] if len(points) > 1 else None,
+        "labels": last.run.labels if last else {},
+        "models": paged(context, models, "experiment", name, turn="models", days=kept_days),
+        "win": _win_rate(context, last.run) if last else None,
+        "screens": RunResult(context.connection, last.run).screens if last else (),
+    }
+
+
+def _trends(
+    context: PageContext, points: Sequence[TrendRun], days: str, evidence: Evidence | None
+) -> dict[str, Any]:
+    """Return the values about the runs of the last days."""
+    since = "" if days == "all" else _since(context, int(days))
+    recent = [point for point in points if point.run.created_at >= since]
+    return {
+        "days": days,
+        "ranges": sorted(RANGES, key=lambda range_: (range_ == "all", len(range_))),
+        "charts": _charts(context, recent, evidence) if len(recent) > 1 else [],
+        "evidence": evidence,
+        "production": _production_chart(evidence),
+        "shown": len(recent),
+        "measured": len(points),
+        "cut_off": len(recent) == _IN_TREND[days],
+        "changes": [point for point in recent if point.changed and not point.only_prompts],
+        "versions": [point for point in recent if point.only_prompts],
+    }
 
 
 def _since(context: PageContext, days: int) -> str:

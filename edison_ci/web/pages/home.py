@@ -37,6 +37,7 @@ from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from markupsafe import Markup
 
@@ -82,13 +83,7 @@ def home(context: PageContext) -> Page:
     text, status = context.args.text("q").casefold(), context.args.choice("status", STATUSES)
     names = experiments(context.connection)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
-    results = [
-        last
-        for last in run_results(context, [last_of(context.connection, name) for name in names])
-        if status in ("", status_word(last.run))
-        and (not text or _matches(text, last.run.experiment, objective_of(last.run)))
-    ]
-    results.sort(key=lambda last: last.run.created_at, reverse=True)
+    results = _measured(context, names, text, status)
     not_run = _not_run(context, names)
     unrun = [] if status not in ("", NOT_RUN) else not_run
     unrun = [experiment for experiment in unrun if _matches(text, *experiment)]
@@ -122,6 +117,19 @@ def home(context: PageContext) -> Page:
         },
         area="home",
     )
+
+
+def _measured(
+    context: PageContext, names: Sequence[str], text: str, status: str
+) -> list[RunResult]:
+    """Return the last runs of the experiments that a filter selects, newest first."""
+    results = [
+        last
+        for last in run_results(context, [last_of(context.connection, name) for name in names])
+        if status in ("", status_word(last.run))
+        and (not text or _matches(text, last.run.experiment, objective_of(last.run)))
+    ]
+    return sorted(results, key=lambda last: last.run.created_at, reverse=True)
 
 
 def _matches(text: str, *parts: str) -> bool:
@@ -161,8 +169,6 @@ def _newest_totals(connection: sqlite3.Connection, experiment: str) -> Totals | 
     run_id = last_complete(connection, experiment)
     return None if run_id is None else totals_of_run(connection, run_id)
 
-
-# --- costs ----------------------------------------------------------------------------------------
 
 BY: tuple[By, ...] = ("model", "phase", "experiment", "day", "month")
 COSTS_DAYS = (30, 7, 90, 365)
@@ -251,9 +257,6 @@ def _limits(context: PageContext) -> list[BudgetUse]:
     limits = site_budgets(project, context.now)
     limits += budgets_in_use(context.connection, project, day)
     return sorted(limits, key=lambda limit: (-limit.used, limit.of))
-
-
-# --- audit and shortcuts --------------------------------------------------------------------------
 
 
 def audit(context: PageContext) -> Page:

@@ -81,31 +81,9 @@ def leaderboard(context: PageContext) -> Page:
     if len(set(several)) > 1:
         return _together(context, names, list(dict.fromkeys(several)))
     name = requested if requested in names else (newest_measured(context.connection) or "")
-    values: dict[str, Any] = {"experiments": names, "experiment": name, "all": ALL}
-    if name:
-        (newest,) = complete_runs(context.connection, name, 1)
-        cells = ranked_cells(context.connection, name, newest)
-        small = cells <= MOST_CELLS
-        board = _board(context, name, newest, cells) if small else None
-        places = _sums(context, newest)
-        if board is not None:
-            others = [place._replace(rank="") for place in _places(board.beyond)]
-            places = [*_places(board.rows), *others]
-        preferences = None if board is None else board.preferences
-        preferred = () if preferences is None else preferences.ranking.placed
-        kept: dict[str, Any] = {"experiment": requested if requested in names else ""}
-        rows = paged(context, places, "leaderboard", **kept)
-        values |= {
-            "places": rows,
-            "preferred": paged(context, preferred, "leaderboard", turn="preferred", **kept),
-            "small": small,
-            "waiting": small and board is None,
-            "board": board,
-            "differences": _differences(board) if board is not None else [],
-            "sentence": _sentence(board),
-            "front": _pareto(places[:_MOST_SPOTS]),
-            "preferences": preferences,
-        }
+    kept = {"experiment": requested if requested in names else ""}
+    values = {"experiments": names, "experiment": name, "all": ALL}
+    values |= _ranked(context, name, kept) if name else {}
     return Page(
         "leaderboard",
         f"Leaderboard of {name}" if name else "Leaderboard",
@@ -113,6 +91,31 @@ def leaderboard(context: PageContext) -> Page:
         area="leaderboard",
         refresh_s=REFRESH_S if values.get("waiting") else None,
     )
+
+
+def _ranked(context: PageContext, name: str, kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the leaderboard of one experiment; `kept` are those of its address."""
+    (newest,) = complete_runs(context.connection, name, 1)
+    cells = ranked_cells(context.connection, name, newest)
+    small = cells <= MOST_CELLS
+    board = _board(context, name, newest, cells) if small else None
+    places = _sums(context, newest)
+    if board is not None:
+        others = [place._replace(rank="") for place in _places(board.beyond)]
+        places = [*_places(board.rows), *others]
+    preferences = None if board is None else board.preferences
+    preferred = () if preferences is None else preferences.ranking.placed
+    return {
+        "places": paged(context, places, "leaderboard", **kept),
+        "preferred": paged(context, preferred, "leaderboard", turn="preferred", **kept),
+        "small": small,
+        "waiting": small and board is None,
+        "board": board,
+        "differences": _differences(board) if board is not None else [],
+        "sentence": _sentence(board),
+        "front": _pareto(places[:_MOST_SPOTS]),
+        "preferences": preferences,
+    }
 
 
 def _together(context: PageContext, names: list[str], several: list[str]) -> Page:

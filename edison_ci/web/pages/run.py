@@ -189,30 +189,37 @@ def run(context: PageContext) -> Page:
         {
             **head_of(context, current, ""),
             "troubles": troubles_of(RunResult(context.connection, current)),
+            **_grid_values(query),
             "grid": grid,
             "acts": feature.ask("cell_actions", context, grid, default=NO_ACTIONS),
             "findings": findings,
             "waiting": waiting,
             "small": small,
             "paging": paging,
-            "amount": partial(_amount, query),
-            "tokens_of": tokens_of,
-            "total": partial(_total, query),
             "again": again,
             "kept": kept,
             "listed": listed,
             "cell_link": _cell_links(context, listed),
-            "metrics": METRICS,
-            "usual_metric": _metric_of(query.sort),
-            "next_metric": METRICS[(METRICS.index(query.metric) + 1) % len(METRICS)],
-            "sorts": SORT_NAMES,
-            "statuses": STATUSES,
             "gates": decisions_of(context.connection, current.id),
         },
         crumbs=crumbs_of(context, current),
         area="home",
         refresh_s=_REFRESH_S if current.moving else REFRESH_S if waiting else None,
     )
+
+
+def _grid_values(query: CaseQuery) -> dict[str, Any]:
+    """Return what the template needs to show and change a selection of cases."""
+    return {
+        "amount": partial(_amount, query),
+        "tokens_of": tokens_of,
+        "total": partial(_total, query),
+        "metrics": METRICS,
+        "usual_metric": _metric_of(query.sort),
+        "next_metric": METRICS[(METRICS.index(query.metric) + 1) % len(METRICS)],
+        "sorts": SORT_NAMES,
+        "statuses": STATUSES,
+    }
 
 
 def _cell_links(context: PageContext, listed: dict[str, Any]) -> Callable[[str], str]:
