@@ -111,7 +111,7 @@ def github() -> None:
     """
 
 
-_RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
+_RUNS = click.argument("runs", nargs=-1, metavar="[RUN]...")
 
 
 @click.command("summary", cls=EdisonCommand)
