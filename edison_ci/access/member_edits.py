@@ -13,17 +13,15 @@ from edison_ci.access.accounts import Accounts
 from edison_ci.access.site import Role, find_member
 from edison_ci.config.project import Member
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
-from edison_ci.documents.files import OverlayTree, WorkingTree, read, replace_file
+from edison_ci.documents.files import OverlayTree, WorkingTree, read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import with_entry, with_values, without_entry
 from edison_ci.errors import ConfigError, Location, UsageError
-from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.access.site import Actor, Site
-    from edison_ci.store.audit import AuditEntry
 
 
 def new_member(name: str, role: str, email: str | None = None) -> Member:
@@ -70,7 +68,7 @@ def add_member(site: Site, member: Member) -> None:
     actor = _admit(site, "roles add", shown_name(member), member.role)
     text = text_with_member(site, member)
     after = member_entry(member)
-    _write(site, text, site.entry(actor, "roles add", shown_name(member), after=after))
+    site.replace(PROJECT, text, site.entry(actor, "roles add", shown_name(member), after=after))
 
 
 def set_role(site: Site, name: str, role: str) -> Member:
@@ -86,7 +84,7 @@ def set_role(site: Site, name: str, role: str) -> Member:
         return known
     text = _edited(site, lambda text: with_values(text, "members", place, {"role": role}), members)
     entity, before = shown_name(known), known.role
-    _write(site, text, site.entry(actor, "roles set", entity, before=before, after=role))
+    site.replace(PROJECT, text, site.entry(actor, "roles set", entity, before=before, after=role))
     return known
 
 
@@ -99,7 +97,7 @@ def remove_member(site: Site, name: str) -> Member:
     left = [member for member in site.file.members if member is not known]
     text = _edited(site, lambda text: without_entry(text, "members", place), left)
     before = member_entry(known)
-    _write(site, text, site.entry(actor, "roles remove", shown_name(known), before=before))
+    site.replace(PROJECT, text, site.entry(actor, "roles remove", shown_name(known), before=before))
     return known
 
 
@@ -122,7 +120,7 @@ def transfer(site: Site, name: str) -> tuple[Member, Member]:
 
     after = {"owner": shown_name(new), "admin": shown_name(old)}
     text = _edited(site, edit, members)
-    _write(site, text, site.entry(actor, "roles transfer", shown_name(new), after=after))
+    site.replace(PROJECT, text, site.entry(actor, "roles transfer", shown_name(new), after=after))
     return new, old
 
 
@@ -158,13 +156,4 @@ def _edited(site: Site, edit: Callable[[str], str], wanted: Sequence[Member]) ->
         "the members are written in a way that cannot be edited safely",
         hint="edit them by hand, then run edison validate",
         where=Location(PROJECT),
-    )
-
-
-def _write(site: Site, text: str, row: AuditEntry) -> None:
-    replace_file(
-        site.root,
-        PROJECT,
-        text.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, row),
     )

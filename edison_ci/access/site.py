@@ -13,13 +13,14 @@ import logging
 import os
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.project import identity_keys
 from edison_ci.config.project_files import ProjectFiles, only_errors
-from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.files import WorkingTree, replace_file
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
 from edison_ci.git import command
 from edison_ci.store import audit
@@ -254,6 +255,13 @@ class Site:
         """Return a row of the audit."""
         known_by = actor.identity.known_by
         return audit.AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
+
+    def replace(
+        self, path: str, text: str, entry: audit.AuditEntry, *, top: Path | None = None
+    ) -> None:
+        """Replace a file of the project, or of another folder, with a row of the audit."""
+        just_before = partial(audit.write_audit, self.results, entry)
+        replace_file(top or self.root, path, text.encode("utf-8"), just_before=just_before)
 
     def note_export(self, what: str, where: str, actor: Actor | None = None) -> None:
         """Write a row of the audit about texts or results that leave the results file."""

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci.access import site as sites
 from edison_ci.config import project_files, quarantine
 from edison_ci.config import prompt as config_prompt
-from edison_ci.documents import files, marks, yaml_edit, yaml_text
+from edison_ci.documents import files, yaml_edit
 from edison_ci.errors import Location, UsageError
-from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from edison_ci.access.site import Site
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.documents.marks import Json
+    from edison_ci.store import audit
 
 
 DAYS = 30
@@ -58,13 +57,10 @@ def quarantine_case(
         until=last.isoformat(),
         owner=actor.name[:100],
     )
-    text = _text(site.root)
-    told = entry.model_dump(mode="json")
-    changed = _try_edit(
-        lambda: yaml_edit.with_entry(_FRESH if text is None else text, "cases", told)
-    )
-    row = site.entry(actor, "quarantine add", f"{experiment}/{case}", after=told)
-    _replace(site, _verify_edit(changed, [*known, entry], text), row)
+    written = entry.model_dump(mode="json")
+    row = site.entry(actor, "quarantine add", f"{experiment}/{case}", after=written)
+    add = partial(yaml_edit.with_entry, key="cases", entry=written)
+    _edit_quarantine(site, add, [*known, entry], row)
     return entry
 
 
@@ -84,12 +80,10 @@ def release_case(site: Site, experiment: str | None, case: str) -> quarantine.Qu
         raise UsageError(
             f"{case!r} of {experiment} is not in quarantine", hint=f"in quarantine: {there}"
         )
-    place, text = known.index(found), _text(site.root) or ""
-    changed = _try_edit(lambda: yaml_edit.without_entry(text, "cases", place))
-    left = [entry for entry in known if entry is not found]
-    told = found.model_dump(mode="json")
-    row = site.entry(actor, "quarantine remove", f"{experiment}/{case}", before=told)
-    _replace(site, _verify_edit(changed, left, text), row)
+    before = found.model_dump(mode="json")
+    row = site.entry(actor, "quarantine remove", f"{experiment}/{case}", before=before)
+    remove = partial(yaml_edit.without_entry, key="cases", index=known.index(found))
+    _edit_quarantine(site, remove, [entry for entry in known if entry is not found], row)
     return found
 
 
@@ -99,57 +93,20 @@ def _find_case(
     return next((e for e in cases if (e.experiment, e.case) == (experiment, case)), None)
 
 
-def _text(root: Path) -> str | None:
-    tree = files.WorkingTree(root)
-    if not tree.exists(project_files.QUARANTINE):
-        return None
-    return files.read(tree, project_files.QUARANTINE).decode("utf-8-sig")
-
-
-def _try_edit(edit: Callable[[], str]) -> str | None:
-    try:
-        return edit()
-    except (marks.Fault, ValueError, IndexError):
-        return None
-
-
-def _verify_edit(
-    changed: str | None, wanted: Sequence[quarantine.QuarantinedCase], before: str | None
-) -> str:
-    """Return the edited text if its values are exactly as wanted; raises UsageError."""
-    expected = [entry.model_dump(mode="json") for entry in wanted]
-    if changed is not None:
-        others, value = _others(before or ""), _value(changed)
-        if value is not None and value.get("cases", []) == expected:
-            same = {key: there for key, there in value.items() if key != "cases"}
-            if before is None or same == others:
-                return changed
-    raise UsageError(
-        f"{project_files.QUARANTINE} is written in a way that cannot be edited safely",
-        hint="edit it by hand; `edison admin schema quarantine` shows its format",
-    )
-
-
-def _others(text: str) -> dict[str, Json]:
-    return {key: value for key, value in (_value(text) or {}).items() if key != "cases"}
-
-
-def _value(text: str) -> dict[str, Json] | None:
-    try:
-        value = yaml_text.read_yaml(text, project_files.QUARANTINE).value
-    except marks.Fault:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _replace(site: Site, text: str, row: audit.AuditEntry) -> None:
-    """Replace the file atomically, with its audit row."""
-    files.replace_file(
-        site.root,
-        project_files.QUARANTINE,
-        text.encode("utf-8"),
-        just_before=lambda: audit.write_audit(site.results, row),
-    )
+def _edit_quarantine(
+    site: Site,
+    edit: Callable[[str], str],
+    cases: Sequence[quarantine.QuarantinedCase],
+    row: audit.AuditEntry,
+) -> None:
+    """Write quarantine.yaml after an edit that leaves these cases; raises UsageError."""
+    path, tree = project_files.QUARANTINE, files.WorkingTree(site.root)
+    text = files.read(tree, path).decode("utf-8-sig") if tree.exists(path) else _FRESH
+    left = [entry.model_dump(mode="json") for entry in cases]
+    goal = {**yaml_edit.values_of(text, path), "cases": left}
+    hint = "edit it by hand; `edison admin schema quarantine` shows its format"
+    refusal = yaml_edit.not_editable(path, hint=hint)
+    site.replace(path, yaml_edit.edited(text, edit, goal, refusal), row)
 
 
 # The version in production is marked by `production` in the front matter of a prompt, which is not
@@ -168,12 +125,7 @@ def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
     text = mark_production(data.decode("utf-8"), version)
     _refuse_other_changes(prompt, text, version)
     row = site.entry(actor, "promote", prompt.id, before=before, after=version)
-    files.replace_file(
-        site.root,
-        prompt.path,
-        text.encode("utf-8"),
-        just_before=lambda: audit.write_audit(site.results, row),
-    )
+    site.replace(prompt.path, text, row)
     return True
 
 

@@ -11,7 +11,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role, Site
 from edison_ci.api import sessions as run_sessions
 from edison_ci.config import calibration, project_files, requirements
-from edison_ci.documents import files
 from edison_ci.documents.record_json import Document, fields_of
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute import calibration as execute_calibration
@@ -22,7 +21,7 @@ from edison_ci.judges import panel as judge_panel
 from edison_ci.numeric import TOLERANCE, rounded
 from edison_ci.results import human_grades, stored_runs
 from edison_ci.stats import calibration as stat_calibration
-from edison_ci.store import audit, database, runs
+from edison_ci.store import database, runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -292,10 +291,5 @@ def write_approval(
         before=None if before is None else before.model_dump(mode="json"),
         after=approval.model_dump(mode="json"),
     )
-    files.replace_file(
-        site.root,
-        project_files.JUDGE_APPROVALS,
-        changed.text().encode("utf-8"),
-        just_before=lambda: audit.write_audit(site.results, entry),
-    )
+    site.replace(project_files.JUDGE_APPROVALS, changed.text(), entry)
     return changed

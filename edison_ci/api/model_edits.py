@@ -185,7 +185,7 @@ def _verified(path: str, before: str, after: str, name: str) -> Model:
         )
     new = _value(after, path)
     if {key: value for key, value in new.items() if key != name} != old:
-        raise _not_editable(path)
+        raise yaml_edit.not_editable(path, hint="edit it by hand")
     reader = config_models.RegistryReader(yaml_text.read_yaml(after, path))
     models = reader.read()
     if name not in models:
@@ -203,14 +203,8 @@ def _value(text: str, path: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _not_editable(path)
+        raise yaml_edit.not_editable(path, hint="edit it by hand")
     return value
-
-
-def _not_editable(path: str) -> UsageError:
-    return UsageError(
-        f"{path} is written in a way that cannot be edited safely", hint="edit it by hand"
-    )
 
 
 def _text(root: Path, path: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -14,13 +13,11 @@ from edison_ci.api.key_edits import refuse_name
 from edison_ci.config import service_paths
 from edison_ci.config.project_files import TRUST
 from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin, path_of
-from edison_ci.documents.files import WorkingTree, read, replace_file
+from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import with_entry
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents.yaml_edit import edited, not_editable, values_of, with_entry
 from edison_ci.errors import UsageError
 from edison_ci.git.host import is_loopback
-from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,8 +133,7 @@ def trust_key(
         raise UsageError(f"{key} may be sent to {host} already", hint="edison trust list")
     row = site.entry(actor, "trust add", key, after={"host": host})
     changed = with_pair(trust_text(site.root), key, host)
-    written = partial(write_audit, site.results, row)
-    replace_file(site.root, TRUST, changed.encode(), just_before=written)
+    site.replace(TRUST, changed, row)
     return host
 
 
@@ -149,27 +145,11 @@ def trust_text(root: Path) -> str:
 
 def with_pair(text: str, env: str, host: str) -> str:
     """Return trust.yaml with one more pair, and nothing else changed."""
+    entry: dict[str, Any] = {"env": env, "hosts": [host]}
     try:
-        changed = with_entry(text, "keys", {"env": env, "hosts": [host]})
-        old, new = _value(text), _value(changed)
-    except (Fault, ValueError, IndexError):
-        raise _not_editable() from None
-    keys = [*(old.get("keys") or ()), {"env": env, "hosts": [host]}]
-    if new != {**old, "keys": keys}:
-        raise _not_editable()
-    return changed
-
-
-def _value(text: str) -> dict[str, Any]:
-    value = read_yaml(text, TRUST).value
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _not_editable()
-    return value
-
-
-def _not_editable() -> UsageError:
-    return UsageError(
-        f"{TRUST} is written in a way that cannot be edited safely", hint="edit it by hand"
-    )
+        old = values_of(text, TRUST)
+    except Fault:
+        old = {}
+    goal = {**old, "keys": [*(old.get("keys") or ()), entry]}
+    refusal = not_editable(TRUST, hint="edit it by hand")
+    return edited(text, lambda text: with_entry(text, "keys", entry), goal, refusal)

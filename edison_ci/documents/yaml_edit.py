@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import as_yaml, list_spans, read_yaml
+from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from edison_ci.documents.marks import Json
     from edison_ci.documents.yaml_text import ItemSpan, ListSpans
+    from edison_ci.errors import Location
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
 _WIDTH = 96
@@ -142,6 +146,33 @@ class YamlList(NamedTuple):
             comma = ", " if item.keys else ""
             edits.append(Edit(end, end, comma + ", ".join(new)))
         return applied(self.text, sorted(edits), item.start, item.end)
+
+
+def values_of(text: str, path: str) -> dict[str, Any]:
+    """Return the values of a file that is a map, or empty; raises Fault."""
+    value = read_yaml(text, path).value
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Fault("type", f"{path} is not a map", "write key: value")
+    return value
+
+
+def not_editable(path: str, *, hint: str, where: Location | None = None) -> UsageError:
+    """Return the refusal of an edit of a file."""
+    message = f"{path} is written in a way that cannot be edited safely"
+    return UsageError(message, hint=hint, where=where)
+
+
+def edited(
+    before: str, edit: Callable[[str], str], goal: Mapping[str, Any], refusal: UsageError
+) -> str:
+    """Return the text of a file after an edit that makes its values `goal`, or raise."""
+    with suppress(Fault, ValueError, IndexError, AssertionError):
+        after = edit(before)
+        if values_of(after, "") == goal:
+            return after
+    raise refusal
 
 
 def newline_of(text: str) -> str:

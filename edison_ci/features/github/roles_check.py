@@ -13,7 +13,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Identity, Role, find_member
 from edison_ci.api.workflows import FURTHER, WORKFLOWS
 from edison_ci.config.load import load_project
-from edison_ci.documents.files import WorkingTree, read, replace_file
+from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ForgeError, Location, UsageError
 from edison_ci.features.github.code_owners import (
@@ -28,7 +28,6 @@ from edison_ci.features.github.code_owners import (
 )
 from edison_ci.features.github.forge import GitHub
 from edison_ci.git.repository import Repository
-from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,12 +121,7 @@ def write_code_owners(site: Site, file: CodeOwnersFile) -> None:
     actor = site.require(Role.ADMIN, "roles sync", file.path)
     top = file.top.root if file.top is not None else site.root
     entry = site.entry(actor, "roles sync", file.path, after={"members": len(site.file.members)})
-    replace_file(
-        top,
-        file.path,
-        file.wanted.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, entry),
-    )
+    site.replace(file.path, file.wanted, entry, top=top)
 
 
 def check_roles(

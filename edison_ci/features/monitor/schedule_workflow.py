@@ -97,12 +97,7 @@ def sync_workflow(site: Site) -> SyncResult:
     row = site.entry(
         actor, "schedule sync", PATH, after=[schedule.full_name for schedule in workflow.active]
     )
-    replace_file(
-        workflow.top,
-        PATH,
-        workflow.wanted.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, row),
-    )
+    site.replace(PATH, workflow.wanted, row, top=workflow.top)
     replaced = workflow.before is not None
     return SyncResult(PATH, "written", workflow.active, also, workflow.secrets, replaced)
 

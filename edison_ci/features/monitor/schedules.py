@@ -12,10 +12,15 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.config.cron import next_fire
 from edison_ci.config.project_files import ProjectFiles, only_errors
-from edison_ci.documents.files import WorkingTree, read, replace_file
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import with_entry, with_values, without_entry
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents.files import WorkingTree, read
+from edison_ci.documents.yaml_edit import (
+    edited,
+    not_editable,
+    values_of,
+    with_entry,
+    with_values,
+    without_entry,
+)
 from edison_ci.errors import Location, UsageError
 from edison_ci.features.monitor.schedule_rows import (
     FireState,
@@ -24,7 +29,6 @@ from edison_ci.features.monitor.schedule_rows import (
     schedulers,
 )
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.audit import write_audit
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
@@ -387,29 +391,11 @@ def _apply(
     """Write the edited file if exactly the list has changed as wanted; raises UsageError."""
     actor = _admit(site, actor, change.action, change.entity)
     text = read(WorkingTree(site.root), change.path).decode("utf-8-sig")
-    before = _value(text, change.path)
-    try:
-        changed = edit(text)
-        after = _value(changed, change.path)
-    except (Fault, ValueError, IndexError):
-        after = None
-    listed = before.get(_KEY) if before else None
-    goal = expected(listed if isinstance(listed, list) else [])
-    if after is None or after != {**(before or {}), _KEY: goal}:
-        raise UsageError(
-            f"{change.path} is written in a way that cannot be edited safely",
-            hint="edit it by hand; `edison admin schema experiment` shows its format",
-            where=Location(change.path),
-        )
+    before = values_of(text, change.path)
+    listed = before.get(_KEY)
+    goal = {**before, _KEY: expected(listed if isinstance(listed, list) else [])}
+    hint = "edit it by hand; `edison admin schema experiment` shows its format"
+    refusal = not_editable(change.path, hint=hint, where=Location(change.path))
+    changed = edited(text, edit, goal, refusal)
     row = site.entry(actor, change.action, change.entity, before=change.before, after=change.after)
-    replace_file(
-        site.root,
-        change.path,
-        changed.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, row),
-    )
-
-
-def _value(text: str, path: str) -> dict[str, Json] | None:
-    value = read_yaml(text, path).value
-    return value if isinstance(value, dict) else None
+    site.replace(change.path, changed, row)
