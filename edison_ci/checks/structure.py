@@ -6,8 +6,7 @@ import json
 import re
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, NoReturn
-from xml.parsers import expat
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import (
     BeforeValidator,
@@ -24,6 +23,7 @@ from edison_ci.checks.evaluation import (
     strip_fence,
 )
 from edison_ci.checks.json_schema import validator
+from edison_ci.checks.markup import LONGEST_HTML, NotMarkupError, check_html, check_xml
 from edison_ci.checks.options import (
     Check,
     ScalarText,
@@ -41,7 +41,7 @@ from edison_ci.shape import PATH_PATTERN, TextPattern, normal_path, short, wrong
 from edison_ci.templating.templates import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from edison_ci.checks.evaluation import ParsedAnswer
     from edison_ci.records import Json
@@ -125,13 +125,13 @@ _prepared_schemas: dict[int, _PreparedSchema] = {}
 
 
 def _prepare(schema: Any) -> _PreparedSchema:
-    known = _prepared_schemas.get(id(schema))
-    if known is None:
+    prepared = _prepared_schemas.get(id(schema))
+    if prepared is None:
         if len(_prepared_schemas) >= _REMEMBERED:
             _prepared_schemas.clear()
-        known = _PreparedSchema(schema, validator(schema), _effort(schema), is_bounded(schema))
-        _prepared_schemas[id(schema)] = known
-    return known
+        prepared = _PreparedSchema(schema, validator(schema), _effort(schema), is_bounded(schema))
+        _prepared_schemas[id(schema)] = prepared
+    return prepared
 
 
 def _schema_values(schema: Json) -> Iterator[Json]:
@@ -188,9 +188,9 @@ def _pattern_steps(pattern: Json) -> int:
 
 def schema_error(schema: Json, value: Json, length: int) -> str:
     """Return the first error of a value by a schema, or ''; `length` is that of its text."""
-    known = _prepare(schema)
-    if known.is_tame and length <= _SHORT and length * known.effort <= _FEW_APPLICATIONS:
-        error = next(known.validator.iter_errors(value), None)
+    prepared = _prepare(schema)
+    if prepared.is_tame and length <= _SHORT and length * prepared.effort <= _FEW_APPLICATIONS:
+        error = next(prepared.validator.iter_errors(value), None)
         return "" if error is None else _error_text(error.json_path, error.message)
     reply = run_job("schema", schema, value, what="the JSON Schema", limit_s=_LONG_VALIDATION_S)
     if reply is None:
@@ -202,122 +202,6 @@ def schema_error(schema: Json, value: Json, length: int) -> str:
 
 def _error_text(path: str, message: str) -> str:
     return shorten(f"{path[:100]}: {message[:150]}")
-
-
-# Both parsers read the text once, resolve nothing outside of it, and build no tree.
-LONGEST_HTML = 500_000
-
-_EMPTY = "area base br col embed hr img input link meta param source track wbr"
-_LEFT_OPEN = "html head body p li dt dd option optgroup rp rt colgroup thead tbody tfoot tr td th"
-_CLOSED = """
-    a abbr address article aside audio b bdi bdo blockquote button canvas caption cite code data
-    datalist del details dfn dialog div dl em fieldset figcaption figure footer form h1 h2 h3 h4 h5
-    h6 header hgroup i iframe ins kbd label legend main map mark menu meter nav noscript object ol
-    output picture pre progress q s samp script search section select slot small span strong style
-    sub summary sup svg table template textarea time title u ul var video
-"""
-_VOID = frozenset(_EMPTY.split())
-_MAY_STAY_OPEN = frozenset(_LEFT_OPEN.split())
-_KNOWN = _VOID | _MAY_STAY_OPEN | frozenset(_CLOSED.split())
-_RAW = {
-    name: re.compile(rf"</{name}\s*+>", re.IGNORECASE)
-    for name in ("script", "style", "textarea", "title")
-}
-_MARK = re.compile(r"<(?:(/?)([A-Za-z][^\s/>]*+)|(!--|[!?]))")  # any other < is text
-_UNTIL_QUOTE = re.compile(r"[^\"'>]*+")
-
-
-class NotMarkupError(ValueError):
-    """A text is not valid markup; the message says why."""
-
-
-def check_xml(text: str) -> None:
-    """Raise NotMarkupError unless a text is one well-formed XML document without entities."""
-    parser = expat.ParserCreate("utf-8")
-    parser.EntityDeclHandler = _refuse_entity
-    try:
-        parser.Parse(text.encode(), True)
-    except UnicodeEncodeError:
-        raise NotMarkupError("not XML: a lone surrogate is not a character") from None
-    except expat.ExpatError as error:
-        said = expat.ErrorString(error.code)
-        place = f"line {error.lineno}, column {error.offset + 1}"
-        raise NotMarkupError(f"not XML: {said} ({place})") from None
-
-
-def _refuse_entity(name: str, *_: object) -> NoReturn:
-    """Raise: an entity may expand to gigabytes, or to a file of this machine."""
-    raise NotMarkupError(f"the XML declares an entity ({name[:40]}), which is not read")
-
-
-def check_html(text: str) -> None:
-    """Raise NotMarkupError unless a text starts and ends with balanced tags of HTML."""
-    if not text.startswith("<") or not text.endswith(">"):
-        raise NotMarkupError("not HTML: it does not start and end with a tag")
-    reader = _Html(text)
-    reader.read()
-    if not reader.known:
-        raise NotMarkupError("not HTML: none of its tags is an element of HTML")
-
-
-class _Html:
-    """Reads tag by tag and keeps a stack of open tags."""
-
-    def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
-        self._open: list[str] = []
-        self.known = False
-        """Whether there was an element of HTML."""
-
-    def read(self) -> None:
-        while found := _MARK.search(self._text, self._at):
-            if found[2]:
-                self._tag(found)
-            elif found[3] == "!--":
-                self._at = self._after("-->", found.end(), "a comment")
-            else:
-                self._at = self._after(">", found.end(), "a declaration")
-        left = [name for name in self._open if name not in _MAY_STAY_OPEN]
-        if left:
-            raise NotMarkupError(f"not HTML: <{left[-1][:40]}> is never closed")
-
-    def _tag(self, found: re.Match[str]) -> None:
-        name = found[2].lower()
-        self._at = end = self._end_of_tag(found.end())
-        self.known = self.known or name in _KNOWN
-        if found[1]:
-            self._close(name, found.start())
-        elif name not in _VOID and self._text[end - 2] != "/":
-            self._open.append(name)
-            if name in _RAW:
-                inside = _RAW[name].search(self._text, end)
-                if inside is None:
-                    raise NotMarkupError(f"not HTML: <{name}> is never closed")
-                self._at = inside.start()
-
-    def _close(self, name: str, at: int) -> None:
-        while self._open and self._open[-1] != name and self._open[-1] in _MAY_STAY_OPEN:
-            self._open.pop()
-        if name in _VOID or not self._open or self._open.pop() != name:
-            line = self._text.count("\n", 0, at) + 1
-            raise NotMarkupError(f"not HTML: </{name[:40]}> in line {line} closes nothing")
-
-    def _end_of_tag(self, at: int) -> int:
-        """Return the position after the > that is not inside of quotes."""
-        while True:
-            found = _UNTIL_QUOTE.match(self._text, at)
-            at = found.end() if found else at
-            if at >= len(self._text):
-                raise NotMarkupError("not HTML: a tag has no end")
-            if self._text[at] == ">":
-                return at + 1
-            at = self._after(self._text[at], at + 1, "a quoted value")
-
-    def _after(self, mark: str, start: int, what: str) -> int:
-        end = self._text.find(mark, start)
-        if end < 0:
-            raise NotMarkupError(f"not HTML: {what} has no end")
-        return end + len(mark)
 
 
 _TAIL = 2_000
@@ -515,49 +399,47 @@ class JsonPath(TrimmedCheck):
 
 
 class _Content(TrimmedCheck):
+    main: ClassVar[str | None] = None
+
     def _content(self, answered: ParsedAnswer) -> str:
         """Return the answer without a code fence, unless it is taken as it is."""
         return answered.text.strip() if self.exact else strip_fence(answered.text)
+
+    def _grade(self, answered: ParsedAnswer, read: Callable[[str], None], what: str) -> Grade:
+        try:
+            read(self._content(answered))
+        except NotMarkupError as error:
+            return Grade(0.0, shorten(str(error)))
+        return Grade(1.0, f"the answer is {what}")
 
 
 class IsXml(_Content):
     """The answer is well-formed XML."""
 
     check: ClassVar[str] = "is_xml"
-    main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_xml: {}"
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is one well-formed document that declares no entities."""
-        try:
-            check_xml(self._content(answered))
-        except NotMarkupError as error:
-            return Grade(0.0, shorten(str(error)))
-        return Grade(1.0, "the answer is XML")
+        return self._grade(answered, check_xml, "XML")
 
 
 class IsHtml(_Content):
     """The answer is HTML."""
 
     check: ClassVar[str] = "is_html"
-    main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_html: {}"
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer starts and ends with balanced tags of HTML."""
         refuse_long(answered, self.check, LONGEST_HTML)
-        try:
-            check_html(self._content(answered))
-        except NotMarkupError as error:
-            return Grade(0.0, shorten(str(error)))
-        return Grade(1.0, "the answer is HTML")
+        return self._grade(answered, check_html, "HTML")
 
 
 class IsSql(_Content):
     """The answer is one SQL statement that parses."""
 
     check: ClassVar[str] = "is_sql"
-    main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_sql: {}"
 
     @property

@@ -34,12 +34,6 @@ def fold(texts: list[str], *, ignore_case: bool) -> list[str]:
     return [text.casefold() for text in texts] if ignore_case else texts
 
 
-def _containment(there: bool, wanted: str) -> Grade:
-    if there:
-        return Grade(1.0, f"{quote(wanted)} is in the answer")
-    return Grade(0.0, f"{quote(wanted)} is not in the answer")
-
-
 class Equals(TrimmedCheck):
     """The answer is this text, ignoring surrounding white space."""
 
@@ -59,66 +53,69 @@ class Equals(TrimmedCheck):
         return Grade(0.0, f"the answer is {quote(found)}, not {quote(wanted)}")
 
 
-class Contains(Check):
-    """The answer contains this text."""
-
-    check: ClassVar[str] = "contains"
-    example: ClassVar[str] = 'contains: "{{ expected }}"'
+class _Containment(Check):
+    folded: ClassVar[bool] = False
     value: SomeText = expected_output("The text; the expected output by default.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the text is in the answer."""
         wanted = answered.render_required(self.value)
-        return _containment(wanted in answered.text, wanted)
+        part, text = fold([wanted, answered.text], ignore_case=self.folded)
+        there = part in text
+        return Grade(float(there), f"{quote(wanted)} is {'' if there else 'not '}in the answer")
 
 
-class Icontains(Check):
+class Contains(_Containment):
+    """The answer contains this text."""
+
+    check: ClassVar[str] = "contains"
+    example: ClassVar[str] = 'contains: "{{ expected }}"'
+
+
+class Icontains(_Containment):
     """The answer contains this text, ignoring case."""
 
     check: ClassVar[str] = "icontains"
     example: ClassVar[str] = "icontains: thank you"
-    value: SomeText = expected_output("The text; the expected output by default.")
+    folded: ClassVar[bool] = True
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
-        """Return 1 if the text is in the answer, both case-folded."""
+
+class _Edge(TrimmedCheck):
+    value: SomeText = Field(description="The text.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+
+    def _grade(self, answered: ParsedAnswer, verb: str, trimmed: str, shown: slice) -> Grade:
+        """Return 1 if an end of the answer is the text; `trimmed` has no white space there."""
         wanted = answered.render_required(self.value)
-        return _containment(wanted.casefold() in answered.text.casefold(), wanted)
+        texts = [answered.text] if self.exact else [answered.text, trimmed]
+        part, *whole = fold([wanted, *texts], ignore_case=self.ignore_case)
+        fits = str.startswith if verb == "starts" else str.endswith
+        if any(fits(text, part) for text in whole):
+            return Grade(1.0, f"the answer {verb} with {quote(wanted)}")
+        edge = quote(texts[-1][shown], SHOWN)
+        return Grade(0.0, f"the answer {verb} with {edge}, not with {quote(wanted)}")
 
 
-class StartsWith(TrimmedCheck):
+class StartsWith(_Edge):
     """The answer starts with this text."""
 
     check: ClassVar[str] = "starts_with"
     example: ClassVar[str] = "starts_with: Dear"
-    value: SomeText = Field(description="The text.")
-    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer starts with the text, ignoring white space before it."""
-        wanted, text = answered.render_required(self.value), answered.text
-        start, given = fold([wanted, text], ignore_case=self.ignore_case)
-        if given.startswith(start) or (not self.exact and given.lstrip().startswith(start)):
-            return Grade(1.0, f"the answer starts with {quote(wanted)}")
-        start = quote((text if self.exact else text.lstrip())[:SHOWN], SHOWN)
-        return Grade(0.0, f"the answer starts with {start}, not with {quote(wanted)}")
+        return self._grade(answered, "starts", answered.text.lstrip(), slice(SHOWN))
 
 
-class EndsWith(TrimmedCheck):
+class EndsWith(_Edge):
     """The answer ends with this text."""
 
     check: ClassVar[str] = "ends_with"
     example: ClassVar[str] = "ends_with: Kind regards"
-    value: SomeText = Field(description="The text.")
-    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer ends with the text, ignoring white space after it."""
-        wanted, text = answered.render_required(self.value), answered.text
-        end, given = fold([wanted, text], ignore_case=self.ignore_case)
-        if given.endswith(end) or (not self.exact and given.rstrip().endswith(end)):
-            return Grade(1.0, f"the answer ends with {quote(wanted)}")
-        end = quote((text if self.exact else text.rstrip())[-SHOWN:], SHOWN)
-        return Grade(0.0, f"the answer ends with {end}, not with {quote(wanted)}")
+        return self._grade(answered, "ends", answered.text.rstrip(), slice(-SHOWN, None))
 
 
 _MOST_LISTED = 3
@@ -130,64 +127,59 @@ def _listed(texts: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _missing(
-    check: ContainsAny | ContainsAll, answered: ParsedAnswer
-) -> tuple[list[str], list[str]]:
-    """Return the texts of a check, and those that the answer lacks."""
-    wanted = answered.texts(check.value)
-    (text,) = fold([answered.text], ignore_case=check.ignore_case)
-    folded = fold(wanted, ignore_case=check.ignore_case)
-    return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
+class _TextList(Check):
+    value: TemplateTexts = Field(description="The texts.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+
+    def _missing(self, answered: ParsedAnswer) -> tuple[list[str], list[str]]:
+        """Return the texts, and those that the answer lacks."""
+        wanted = answered.texts(self.value)
+        text, *folded = fold([answered.text, *wanted], ignore_case=self.ignore_case)
+        return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
 
 
-class ContainsAny(Check):
+class ContainsAny(_TextList):
     """The answer contains at least one of these texts."""
 
     check: ClassVar[str] = "contains_any"
     example: ClassVar[str] = "contains_any: [refund, exchange]"
-    value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if one of the texts is in the answer."""
-        wanted, missing = _missing(self, answered)
+        wanted, missing = self._missing(answered)
         if len(missing) < len(wanted):
             return Grade(1.0, f"{quote(next(t for t in wanted if t not in missing))} is there")
         return Grade(0.0, f"none of {_listed(wanted)} is in the answer")
 
 
-class ContainsAll(Check):
+class ContainsAll(_TextList):
     """The answer contains all of these texts."""
 
     check: ClassVar[str] = "contains_all"
     example: ClassVar[str] = 'contains_all: "{{ must_include }}"'
-    value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if all of the texts are in the answer."""
-        _, missing = _missing(self, answered)
+        _, missing = self._missing(answered)
         if missing:
             return Grade(0.0, f"the answer lacks {_listed(missing)}")
         return Grade(1.0, "all texts are in the answer")
 
 
-class OneOf(Check):
+class OneOf(_TextList):
     """The answer is one of these texts, ignoring surrounding white space."""
 
     check: ClassVar[str] = "one_of"
     example: ClassVar[str] = "one_of: [yes, no, unsure]"
-    value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is one of the texts, without surrounding white space."""
         wanted = [text.strip() for text in answered.texts(self.value)]
-        found = answered.text.strip()
-        folded = fold([found, *wanted], ignore_case=self.ignore_case)
+        text = answered.text.strip()
+        folded = fold([text, *wanted], ignore_case=self.ignore_case)
         if folded[0] in folded[1:]:
-            return Grade(1.0, f"the answer is {quote(found)}")
-        return Grade(0.0, f"the answer is {quote(found)}, not one of {_listed(wanted)}")
+            return Grade(1.0, f"the answer is {quote(text)}")
+        return Grade(0.0, f"the answer is {quote(text)}, not one of {_listed(wanted)}")
 
 
 def _pattern(value: Template) -> Template:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE
-from edison_ci.config.model_price import BatchPrice, Price, RatesAbove
-from edison_ci.config.prices import PriceTable, bundled, price_of_row
+from edison_ci.config.prices import BatchPrice, Price, PriceTable, RatesAbove, bundled, price_of_row
 from edison_ci.config.trust import origin
 
 if TYPE_CHECKING:

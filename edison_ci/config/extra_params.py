@@ -15,41 +15,32 @@ from edison_ci.shape import Shape
 _Word = Annotated[str, Field(min_length=1, max_length=100)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
-_COSTS = "its price is unknown in advance, so no budget could limit it"
 
 
 class Extra(Shape):
     """Parameters that only some services take."""
 
     tombstones: ClassVar[dict[str, str]] = {
-        "max_completion_tokens": "write max_tokens next to extra",
-        "max_output_tokens": "write max_tokens next to extra",
-        "max_tokens": "write max_tokens next to extra",
-        "num_predict": "write max_tokens next to extra",
-        "temperature": "write it next to extra",
-        "top_p": "write it next to extra",
-        "seed": "write it next to extra",
-        "stop": "write it next to extra",
-        "n": "write repeats in the experiment",
-        "best_of": "write repeats in the experiment",
-        "stream": "answers are not streamed; remove it",
-        "model": "write another entry in models.yaml",
-        "models": "write another entry in models.yaml",
-        "messages": "write them in the prompt",
-        "system": "write it in the prompt",
-        "tools": "write tools in the prompt",
-        "functions": "write tools in the prompt",
-        "mcp_servers": "tools are declared in the prompt and never run",
-        "api_base": "write base_url in models.yaml",
-        "base_url": "write base_url in models.yaml",
-        "api_key": "never write a key; set key_env in models.yaml",
-        "web_search_options": _COSTS,
-        "plugins": _COSTS,
-        "modalities": _COSTS,
-        "audio": _COSTS,
-        "speed": _COSTS,
-        "inference_geo": _COSTS,
-        "prediction": _COSTS,
+        key: hint
+        for hint, keys in {
+            "write max_tokens next to extra": (
+                "max_completion_tokens max_output_tokens max_tokens num_predict"
+            ),
+            "write it next to extra": "temperature top_p seed stop",
+            "write repeats in the experiment": "n best_of",
+            "answers are not streamed; remove it": "stream",
+            "write another entry in models.yaml": "model models",
+            "write them in the prompt": "messages",
+            "write it in the prompt": "system",
+            "write tools in the prompt": "tools functions",
+            "tools are declared in the prompt and never run": "mcp_servers",
+            "write base_url in models.yaml": "api_base base_url",
+            "never write a key; set key_env in models.yaml": "api_key",
+            "its price is unknown in advance, so no budget could limit it": (
+                "web_search_options plugins modalities audio speed inference_geo prediction"
+            ),
+        }.items()
+        for key in keys.split()
     }
 
     reasoning_effort: _Word | None = Field(None, description="Reasoning effort.")
@@ -110,11 +101,6 @@ class Extra(Shape):
     service_tier: Literal["auto", "default", "flex", "standard_only"] | None = Field(
         None, description="Class of service that costs no more than the list price."
     )
-
-    def written(self) -> dict[str, Any]:
-        """Return the values that are set."""
-        names = (name for name in type(self).model_fields if name in self.model_fields_set)
-        return {name: getattr(self, name) for name in names}
 
 
 _ALL = frozenset(Extra.model_fields)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import extra_params, model_price, problems, provider_options
+from edison_ci.config import extra_params, problems, provider_options
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.errors import Problem, UsageError
 from edison_ci.plugins import Registry
@@ -34,17 +34,29 @@ from edison_ci.shape import (
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from edison_ci.config.model_price import Price
     from edison_ci.config.params import Params
+    from edison_ci.config.prices import Price
     from edison_ci.documents.marks import Document
 else:
     Params = section("edison_ci.config.params", "Params")
-    Price = section("edison_ci.config.model_price", "Price")
+    Price = section("edison_ci.config.prices", "Price")
+
+
+def _expand_price(value: Any) -> Any:
+    """Return a price as it may be written as a map."""
+    if value == "free":
+        return {"in": 0.0, "out": 0.0}
+    if isinstance(value, str):
+        said = f"{short(value)} is not a price"
+        raise wrong("price", said, "write free or {in: 0.15, out: 0.6}, per million tokens")
+    if isinstance(value, dict) and "call" in value:
+        return {"in": 0.0, "out": 0.0, **value}
+    return value
 
 
 PriceText = Annotated[
     Price,
-    BeforeValidator(lambda value: model_price.expand_price(value)),
+    BeforeValidator(_expand_price),
     Or({"const": "free"}),
 ]
 _WRITE_CACHE = frozenset({"cache_control", "prompt_cache_key", "prompt_cache_retention"})

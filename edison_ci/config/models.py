@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from edison_ci.config.experiment import ModelUse
-    from edison_ci.config.model_price import Price
+    from edison_ci.config.prices import Price
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Document, Json

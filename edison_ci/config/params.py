@@ -25,15 +25,13 @@ StopTexts = Annotated[
 ]
 
 
-def _written(params: Shape) -> dict[str, Any]:
-    names = (name for name in type(params).model_fields if name in params.model_fields_set)
-    values = {name: getattr(params, name) for name in names}
-    if (extra := values.get("extra")) is not None:
-        values["extra"] = extra.written()
-    return values
+class _Written(Shape):
+    def written(self) -> dict[str, Any]:
+        """Return the parameters that are set."""
+        return self.model_dump(exclude_unset=True)
 
 
-class Params(Shape):
+class Params(_Written):
     """Sampling parameters as written; the caller adds defaults."""
 
     tombstones: ClassVar[dict[str, str]] = {
@@ -55,10 +53,6 @@ class Params(Shape):
     )
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
-    def written(self) -> dict[str, Any]:
-        """Return the parameters that are set."""
-        return _written(self)
-
 
 TemperatureGrid = Annotated[tuple[Temperature, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 MaxTokensGrid = Annotated[tuple[MaxTokens, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
@@ -68,7 +62,7 @@ ReasoningGrid = Annotated[tuple[Reasoning, ...], items(1, 7), UNIQUE, ONE_OR_MAN
 SeedGrid = Annotated[tuple[Seed, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 
 
-class GridParams(Shape):
+class GridParams(_Written):
     """Parameters in an experiment; a list makes one configuration for each of its values."""
 
     tombstones: ClassVar[dict[str, str]] = Params.tombstones
@@ -82,7 +76,3 @@ class GridParams(Shape):
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
     reasoning: ReasoningGrid | None = Field(None, description="Levels of reasoning.")
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
-
-    def written(self) -> dict[str, Any]:
-        """Return the parameters that are set."""
-        return _written(self)

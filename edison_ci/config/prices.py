@@ -1,31 +1,32 @@
-"""Price tables of models: the bundled one, and that of a project."""
+"""Prices of models, for tokens or calls, and their tables: the bundled one, a project's own."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import model_price, provider_options, vendors
+from edison_ci.config import provider_options, vendors
 from edison_ci.config.models import OFFLINE, UNKNOWN, Capabilities, Model
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, Json
-from edison_ci.shape import short
+from edison_ci.shape import Shape, items, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.config.model_price import BatchPrice, Price
+    from edison_ci.records import Completion
 
 PROJECT_FILE = ".edison/prices.json"
 MAX_BYTES = 10_000_000
@@ -39,6 +40,115 @@ DATED = re.compile(r"[-@](?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ABILITIES = frozenset({"mode", "sampling", "system", "schema", "tools", "reasoning", "thinking"})
 _PRICE_KEYS = ("in", "out", "cached_in", "cache_write", "above", "batch")
+
+
+PricePerMillion = Annotated[float, Field(ge=0, le=100_000)]
+
+
+FIVE_MINUTES = 1.25
+"""Price of a token that is written to the cache of a provider for five minutes, in tokens of input,
+where the price does not say it (Anthropic, also through other services)."""
+HOUR = 1.6
+"""Price of a token that is written for an hour, in tokens that are written for five minutes."""
+
+
+class Rates(Shape):
+    """Dollars per million tokens, which are micro-dollars per token."""
+
+    tokens_in: PricePerMillion = Field(alias="in", description="Input.")
+    tokens_out: PricePerMillion = Field(alias="out", description="Output, with reasoning.")
+    cached_in: PricePerMillion | None = Field(
+        None, description="Input read from the cache of the provider; default: as `in`."
+    )
+    cache_write: PricePerMillion | None = Field(
+        None, description="Input written to that cache; default: 1.25 times `in`."
+    )
+
+    @property
+    def read(self) -> float:
+        """Input that is read from the cache."""
+        return self.tokens_in if self.cached_in is None else self.cached_in
+
+    @property
+    def written(self) -> float:
+        """Input that is written to the cache for five minutes."""
+        return FIVE_MINUTES * self.tokens_in if self.cache_write is None else self.cache_write
+
+
+class RatesAbove(Rates):
+    """What a call costs that has more input; the whole call, not only the rest of it."""
+
+    tokens: int = Field(ge=1, le=100_000_000, description="Input above this many tokens.")
+
+
+class BatchPrice(Rates):
+    """Dollars per million tokens of calls in a batch, by the size of a call."""
+
+    above: Annotated[tuple[RatesAbove, ...], items(1, 5)] = Field(
+        (), description="Rates of calls with more input."
+    )
+
+    def at(self, tokens_in: int) -> Rates:
+        """Return the rates of a call with this much input."""
+        tiers = [tier for tier in self.above if tokens_in > tier.tokens]
+        return max(tiers, key=lambda tier: tier.tokens, default=self)
+
+    def cost(self, used: Completion) -> float:
+        """Return the micro-dollars that a call was charged, not rounded."""
+        total = used.tokens_in or 0
+        rates = self.at(total)
+        written = min(max(used.written_in, 0), total)
+        hour = min(max(used.written_hour_in, 0), written)
+        read = min(max(used.cached_in, 0), total - written)
+        return (
+            (total - written - read) * rates.tokens_in
+            + read * rates.read
+            + (written - hour + hour * HOUR) * rates.written
+            + (used.tokens_out or 0) * rates.tokens_out
+        )
+
+    def charge(self, used: Completion) -> int:
+        """Return the same in whole micro-dollars, rounded up."""
+        return math.ceil(self.cost(used) - 1e-9)
+
+    def most(self, tokens_in: int, tokens_out: int, *, writes: float = 0.0) -> float:
+        """Return the micro-dollars that a call of at most this size can cost.
+
+        `writes` is the weight of a token that may be written to the cache: 0, 1 or `HOUR`.
+        """
+        return max(
+            tokens_in * max(rates.tokens_in, rates.read, writes * rates.written)
+            + tokens_out * rates.tokens_out
+            for rates in (self, *(tier for tier in self.above if tokens_in > tier.tokens))
+        )
+
+
+def _by_tokens_or_call(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["call"]}]
+
+
+class Price(BatchPrice):
+    """Dollars per million tokens, by the size of a call."""
+
+    model_config = ConfigDict(json_schema_extra=_by_tokens_or_call)
+    call: Annotated[float, Field(ge=0, le=1_000)] = Field(
+        0.0, description="Dollars for each call; for an application, the most that one may cost."
+    )
+    batch: BatchPrice | None = Field(None, description="Rates of calls in a batch.")
+
+    def cost(self, used: Completion) -> float:
+        """Return the micro-dollars that a call was charged, not rounded."""
+        if used.cost_microusd is not None:
+            return used.cost_microusd
+        return BatchPrice.cost(self, used) + 1e6 * self.call
+
+    def most(self, tokens_in: int, tokens_out: int, *, writes: float = 0.0) -> float:
+        """Return the micro-dollars that a call of at most this size can cost."""
+        return BatchPrice.most(self, tokens_in, tokens_out, writes=writes) + 1e6 * self.call
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is written, without what is not said."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +167,7 @@ class PriceTable:
             return model.price
         # OpenAI charges nothing for moderation; others do, and models.yaml says what.
         if model.provider in OFFLINE or (model.provider == "openai" and model.moderates):
-            return model_price.Price.model_construct(tokens_in=0.0, tokens_out=0.0)
+            return Price.model_construct(tokens_in=0.0, tokens_out=0.0)
         row = self.models.get(key_of(model))
         return None if row is None else price_of_row(row)
 
@@ -120,9 +230,7 @@ def price_of_row(row: Mapping[str, Any]) -> Price:
 
     A model without a price for it writes to its cache for the price of plain input.
     """
-    return model_price.Price.model_validate(
-        _filled({key: row[key] for key in _PRICE_KEYS if key in row})
-    )
+    return Price.model_validate(_filled({key: row[key] for key in _PRICE_KEYS if key in row}))
 
 
 def _filled(rates: Any) -> Any:

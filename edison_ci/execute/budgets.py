@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_price import HOUR
+from edison_ci.config.prices import HOUR
 from edison_ci.errors import OutOfBudget, UsageError
 from edison_ci.numeric import dollars
 from edison_ci.store.ledger import SpendingCap, booked, phase_costs

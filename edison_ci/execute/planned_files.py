@@ -9,8 +9,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_price import Price
-from edison_ci.config.prices import PriceTable
+from edison_ci.config.prices import Price, PriceTable
 from edison_ci.documents.files import OverlayTree
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe

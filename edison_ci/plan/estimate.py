@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import model_entry, model_price
+from edison_ci.config import model_entry, prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.config.model_price import BatchPrice
     from edison_ci.config.models import Model
+    from edison_ci.config.prices import BatchPrice
 
 
 _FAST_TOKENS_PER_S, _SLOW_TOKENS_PER_S = 120.0, 25.0
@@ -66,7 +66,7 @@ class Load:
     model: Model
     name: str
     """Name of the model or of one of its configurations."""
-    price: model_price.Price | None
+    price: prices.Price | None
     once_calls: int = 0
     """Calls of one iteration."""
     once_in: CostRange = ZERO
@@ -75,7 +75,7 @@ class Load:
     iterations: CostRange = ONCE
     exact_tokens: bool = False
     """Whether the input was counted with the model's own tokenizer."""
-    single_price: model_price.Price | None = None
+    single_price: prices.Price | None = None
     """The price of single calls, if they are made in a batch."""
 
     @property
@@ -143,7 +143,7 @@ def in_batches(load: Load, price: BatchPrice | None) -> Load:
     """Return the load at the price of a batch, if its model has one and it asks for answers."""
     if price is None or load.phase != "generate":
         return load
-    rates = model_price.Price.model_validate(price.model_dump(by_alias=True, exclude_defaults=True))
+    rates = prices.Price.model_validate(price.model_dump(by_alias=True, exclude_defaults=True))
     return replace(load, price=rates, single_price=load.price)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import tokens_booked, writes_cache
-from edison_ci.config.model_price import HOUR
+from edison_ci.config.prices import HOUR
 from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.secrets import hidden, hidden_in
 from edison_ci.errors import UsageError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Awaitable, Callable
 
-    from edison_ci.config.model_price import BatchPrice
+    from edison_ci.config.prices import BatchPrice
     from edison_ci.providers.client import RateLimitSlot
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Completion, Request

@@ -14,7 +14,7 @@ from edison_ci.results.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.config.model_price import Price
+    from edison_ci.config.prices import Price
     from edison_ci.store.runs import Run
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.config.model_price import Price
+    from edison_ci.config.prices import Price
     from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.results.samples import Sample
     from edison_ci.stats.arrays import Array

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from edison_ci.config.model_price import Price
+    from edison_ci.config.prices import Price
     from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.store.runs import Run
 

@@ -14,7 +14,7 @@ from edison_ci.config.base_limits import with_minimum_prices
 from edison_ci.config.calibration import JudgeApprovalsFile
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import Limits, ModelEntry
-from edison_ci.config.model_price import BatchPrice, Price
+from edison_ci.config.prices import BatchPrice, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from edison_ci.access import approval
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import PROVIDERS
-from edison_ci.config.model_price import Price
+from edison_ci.config.prices import Price
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
 from edison_ci.features.site.shared_budget import MoneyLease

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edison_ci.config.model_entry import PROVIDERS, ModelEntry
-from edison_ci.config.model_price import Price
 from edison_ci.config.params import GridParams, Params
+from edison_ci.config.prices import Price
 from edison_ci.config.provider_options import OPTIONS
 from tests.config.said import said
 from tests.providers.kitchen import model, refused

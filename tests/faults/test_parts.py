@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.model_price import Price
+from edison_ci.config.prices import Price
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budget import Budgeted, RunBudget, is_other_model
 from edison_ci.providers.client import Concurrency, RateLimitSlot

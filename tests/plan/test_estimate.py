@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from edison_ci.config.model_entry import Limits
-from edison_ci.config.model_price import Price
 from edison_ci.config.models import Model
+from edison_ci.config.prices import Price
 from edison_ci.errors import Location
 from edison_ci.plan.estimate import (
     TYPICAL_OUTPUT,

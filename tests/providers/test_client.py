@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.model_price import Price
+from edison_ci.config.prices import Price
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budget import Budgeted, BudgetExhausted, RunBudget
 from edison_ci.providers.client import (

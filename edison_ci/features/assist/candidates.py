@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.config.model_price import Price
     from edison_ci.config.models import Model
+    from edison_ci.config.prices import Price
 
 MOST_USD_PER_1K = 0.01
 FEWEST = {"generate": 2, "judge": 1}

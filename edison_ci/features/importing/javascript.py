@@ -36,7 +36,8 @@ from edison_ci.features.importing.conditions import (
     text_side,
     variable,
 )
-from edison_ci.features.importing.templates import Argument, ConversionError
+from edison_ci.features.importing.drafts import Argument
+from edison_ci.features.importing.prompts import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.config.load import Project
-    from edison_ci.config.model_price import Price
     from edison_ci.config.models import Model
+    from edison_ci.config.prices import Price
     from edison_ci.web.page_context import PageContext
 
 DAYS = 30
