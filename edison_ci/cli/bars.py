@@ -18,14 +18,13 @@ from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
-from edison_ci.cli import progress as cli_progress
 from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from edison_ci.execute.progress import ProgressMeter, ProgressRow
+    from edison_ci.execute.progress import Progress, ProgressMeter, ProgressRow
 
 _A_SECOND = 5
 """Redraws per second."""
@@ -47,8 +46,11 @@ _ALIGNED_LEFT = ("unit",)
 class Bars:
     """Redraws the figures of a run until stopped; other output appears above them."""
 
-    def __init__(self, meter: ProgressMeter, *, color: bool) -> None:
-        self._meter, self._descriptor = meter, sys.stderr.fileno()
+    def __init__(
+        self, meter: ProgressMeter, facts: Callable[[Progress], dict[str, str]], *, color: bool
+    ) -> None:
+        self._meter, self._common_facts = meter, facts
+        self._descriptor = sys.stderr.fileno()
         self._lengths: list[int] = []
         """Lengths of the lines on the screen."""
         # Log lines and notes must not be parsed as markup; the terminal wraps them.
@@ -158,7 +160,7 @@ class Bars:
         progress = self._meter.progress
         found = {
             "percent": f"{100 * progress.done // progress.most_cells}%",
-            **cli_progress.facts(progress),
+            **self._common_facts(progress),
         }
         if progress.budget_tokens is not None:
             found["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"

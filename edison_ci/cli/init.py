@@ -19,10 +19,11 @@ from edison_ci.api.workflows import (
     notification_secrets,
 )
 from edison_ci.cli import run as cli_run
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
+from edison_ci.documents.record_json import as_document
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.git import command
 from edison_ci.git import repository as git
@@ -39,6 +40,28 @@ _SCHEMAS = ".edison/schemas/"
 class _WrittenFiles:
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class InitRequest:
+    """The project to create, and the workflows to write."""
+
+    folder: Path | None
+    template: str
+    github: bool
+    further: tuple[str, ...]
+    batch: bool
+    wizard: bool
+
+    def refuse_mixed(self) -> None:
+        """Raise UsageError for options that exclude each other."""
+        if (self.batch or self.further) and not self.github:
+            option = "--batch" if self.batch else "--workflow"
+            raise UsageError(f"{option} is about workflows", hint="add --github")
+        if self.wizard and self.github:
+            raise UsageError(
+                "--wizard writes no workflows", hint="edison init --github does, later"
+            )
 
 
 @click.command(cls=EdisonCommand)
@@ -61,7 +84,8 @@ class _WrittenFiles:
 @click.option("--batch", is_flag=True, help="With --github: buy answers in batches.")
 @click.option("--wizard", is_flag=True, help="Ask, and draft everything with you.")
 @click.pass_context
-def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any) -> None:
+@takes(InitRequest)
+def init(ctx: click.Context, request: InitRequest) -> None:
     """Create a project that runs offline.
 
     Writes an objective, prompt, rubric, cases, simulated models and gates, with schemas for the
@@ -91,38 +115,36 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
       edison init --github
       edison init --github --workflow push --workflow refine
     """
+    request.refuse_mixed()
     state = ctx.ensure_object(CliState)
-    github, further, batch = given["github"], given["further"], given["batch"]
-    if (batch or further) and not github:
-        option = "--batch" if batch else "--workflow"
-        raise UsageError(f"{option} is about workflows", hint="add --github")
     terminal = Terminal(state)
-    target = state.folder / (folder or Path())
-    if given["wizard"]:
-        if github:
-            raise UsageError(
-                "--wizard writes no workflows", hint="edison init --github does, later"
-            )
-        _init_by_wizard(ctx, terminal, target, folder)
+    target = state.folder / (request.folder or Path())
+    if request.wizard:
+        _init_by_wizard(ctx, terminal, target, request.folder)
         return
-    laid = _WrittenFiles()
-    if not github or not (target / "edison.yaml").exists():
-        laid = write_project(template, target)
-    choice = WorkflowChoice()
-    if github:
-        names = tuple(FURTHER) if "all" in further else further
-        told = _notifications(target) if "schedule" in names else ()
-        variables = _variables(target)
-        choice = WorkflowChoice(names, batch, variables=variables, notifications=told)
-        _write_workflows(target, laid, choice)
+    files = _WrittenFiles()
+    if not request.github or not (target / "edison.yaml").exists():
+        files = write_project(request.template, target)
+    choice = _workflow_choice(request, target)
+    if request.github:
+        _write_workflows(target, files, choice)
     if terminal.json:
-        lists = {"written": laid.written, "kept": laid.kept}
-        terminal.document({"project": str(target.resolve()), "template": template, **lists})
+        about = {"project": str(target.resolve()), "template": request.template}
+        terminal.document({**about, **as_document(files)})
         return
-    _show_written(terminal, laid)
+    _show_written(terminal, files)
     _show_next(terminal, target)
-    if github:
+    if request.github:
         _show_github_steps(terminal, choice)
+
+
+def _workflow_choice(request: InitRequest, target: Path) -> WorkflowChoice:
+    if not request.github:
+        return WorkflowChoice()
+    names = tuple(FURTHER) if "all" in request.further else request.further
+    recipients = _notifications(target) if "schedule" in names else ()
+    variables = _variables(target)
+    return WorkflowChoice(names, request.batch, variables=variables, notifications=recipients)
 
 
 def _show_next(terminal: Terminal, target: Path) -> None:
@@ -152,25 +174,25 @@ def write_project(template: str, target: Path) -> _WrittenFiles:
     """Copy a template and the schemas to a folder; existing files stay as they are."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{str(target)!r} is a file", hint="give the name of a folder")
-    laid = _WrittenFiles()
+    files = _WrittenFiles()
     source = resource_folder("examples") / template
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source).as_posix()
         if path.is_file() and not _is_result(name):
-            _place(target, name, path.read_bytes(), laid)
-    _place_schemas(target, laid)
-    return laid
+            _place(target, name, path.read_bytes(), files)
+    _place_schemas(target, files)
+    return files
 
 
-def _place_schemas(target: Path, laid: _WrittenFiles) -> None:
+def _place_schemas(target: Path, files: _WrittenFiles) -> None:
     for path in sorted(resource_folder("schemas").glob("*.json")):
-        _place(target, f"{_SCHEMAS}{path.name}", path.read_bytes(), laid)
+        _place(target, f"{_SCHEMAS}{path.name}", path.read_bytes(), files)
 
 
-def _show_written(terminal: Terminal, laid: _WrittenFiles) -> None:
-    for name in _listed(laid.written):
+def _show_written(terminal: Terminal, files: _WrittenFiles) -> None:
+    for name in _listed(files.written):
         terminal.result("  ", StyledText("wrote", GOOD), f" {name}")
-    for name in _listed(laid.kept):
+    for name in _listed(files.kept):
         terminal.result("  ", StyledText("kept", ODD), f"  {name} (exists already)")
 
 
@@ -210,14 +232,13 @@ def _init_by_wizard(
 
 def _create(wizard: Any, target: Path) -> _WrittenFiles:
     """Write the files of the wizard and the schemas."""
-    laid = _WrittenFiles()
-    files = wizard.draft.files()
+    written, files = _WrittenFiles(), wizard.draft.files()
     # The header of the project comes last: without it, the wizard can still be continued.
     for name in sorted(files, key=lambda name: name == "edison.yaml"):
-        _place(target, name, files[name].encode("utf-8"), laid)
-    _place_schemas(target, laid)
+        _place(target, name, files[name].encode("utf-8"), written)
+    _place_schemas(target, written)
     wizard.saved.hand_over(wizard.draft)
-    return laid
+    return written
 
 
 def _variables(target: Path) -> Variables:
@@ -234,7 +255,7 @@ def _notifications(target: Path) -> tuple[Notification, ...]:
     return header.notifications if header is not None else ()
 
 
-def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) -> None:
+def _write_workflows(target: Path, files: _WrittenFiles, choice: WorkflowChoice) -> None:
     """Write workflows to the repository of the project, or to the project itself."""
     repository = git.Repository.find(target)
     root = repository.root if repository is not None else target
@@ -247,7 +268,7 @@ def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) 
     up = os.path.relpath(root, target)
     choice = replace(choice, project=folder, branch=branch or choice.branch)
     for name, data in github_files(choice):
-        _place(target, name if up == "." else f"{up}/{name}", data, laid, within=root)
+        _place(target, name if up == "." else f"{up}/{name}", data, files, within=root)
 
 
 def _branch(repository: git.Repository) -> str:
@@ -268,7 +289,7 @@ def _is_result(name: str) -> bool:
 
 
 def _place(
-    target: Path, name: str, data: bytes, laid: _WrittenFiles, *, within: Path | None = None
+    target: Path, name: str, data: bytes, files: _WrittenFiles, *, within: Path | None = None
 ) -> None:
     path = document_files.place_in(target, name, within=within)
     try:
@@ -282,14 +303,14 @@ def _place(
         with path.open("xb") as stream:  # x: never overwrites, even if the file appears meanwhile
             stream.write(data)
     except FileExistsError:
-        laid.kept.append(name)
+        files.kept.append(name)
     except OSError as error:
         raise UsageError(
             f"{str(path)!r} cannot be written: {error.strerror}",
             hint="give a writable folder",
         ) from None
     else:
-        laid.written.append(name)
+        files.written.append(name)
 
 
 def _listed(names: list[str]) -> list[str]:

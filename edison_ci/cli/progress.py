@@ -145,7 +145,7 @@ class _Screen:
             if not self._closed and progress.done < progress.most_cells:
                 from edison_ci.cli.bars import Bars  # loads rich
 
-                self._bars = Bars(self._meter, color=self._color)
+                self._bars = Bars(self._meter, facts, color=self._color)
                 self._bars.start()
 
     def _hide(self) -> None:

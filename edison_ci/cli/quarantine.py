@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import load
+from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.numeric import counted, fixed
 from edison_ci.plan import selection
 from edison_ci.results import flakiness
@@ -102,8 +102,8 @@ def add(
       edison quarantine add support-reply refund-1 --reason new --until 2027-01-31
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    wanted, case = names
-    chosen = lookup.find_experiment(project, wanted)
+    name, case = names
+    chosen = lookup.find_experiment(project, name)
     experiment = chosen.id
     selection.find_case(project, chosen, case)
     last = None if until is None else until.date()
@@ -155,12 +155,12 @@ def suggest(state: CliState, experiment: str | None) -> None:
       edison quarantine suggest support-reply --json
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    wanted = [project.experiment(experiment).id] if experiment else list(project.experiments)
+    names = [project.experiment(experiment).id] if experiment else list(project.experiments)
     aside = {(entry.experiment, entry.case) for entry in project.quarantine}
     with lookup.results_of(project) as connection:
-        found = [(name, flakiness.flakiness_of(connection, name)) for name in wanted]
+        by_name = {name: flakiness.flakiness_of(connection, name) for name in names}
     if terminal.json:
-        documents = [_flakiness(name, one, aside) for name, one in found]
+        documents = [_flakiness(name, of_name, aside) for name, of_name in by_name.items()]
         rule = {
             "fewest_answers": flakiness.FEWEST,
             "share": flakiness.SHARE,
@@ -168,10 +168,10 @@ def suggest(state: CliState, experiment: str | None) -> None:
         }
         terminal.document({"rule": rule, "experiments": documents})
         return
-    for index, (name, one) in enumerate(found):
+    for index, (name, of_name) in enumerate(by_name.items()):
         if index:
             terminal.result("")
-        _show_suggestions(terminal, name, one, aside)
+        _show_suggestions(terminal, name, of_name, aside)
     terminal.note(f"The rule: {flakiness.RULE}.")
 
 
@@ -256,20 +256,17 @@ def _entry(entry: QuarantinedCase, today: dt.date) -> dict[str, Any]:
     return {**entry.model_dump(mode="json"), "days_left": days, "expired": days < 0}
 
 
-def _flakiness(name: str, found: Flakiness, aside: set[tuple[str, str]]) -> dict[str, Any]:
+def _flakiness(name: str, flakiness: Flakiness, aside: set[tuple[str, str]]) -> dict[str, Any]:
     return {
         "experiment": name,
-        "runs": found.runs,
-        "simulated": found.simulated,
-        "questions": found.questions,
-        "too_few_answers": found.too_few,
+        **fields_of(flakiness, "runs", "simulated", "questions", too_few_answers="too_few"),
         "flaky": [
             {
-                **asdict(flaky),
+                **as_document(flaky),
                 "version": flaky.version[:8],
                 "disagreeing": flaky.disagreeing,
                 "quarantined": (name, flaky.case) in aside,
             }
-            for flaky in found.found
+            for flaky in flakiness.found
         ],
     }

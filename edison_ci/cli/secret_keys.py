@@ -16,6 +16,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import sealed as config_sealed
+from edison_ci.documents.record_json import fields_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 
@@ -183,16 +184,10 @@ def _row(state: KeyState) -> tuple[str, ...]:
 
 
 def _state_json(state: KeyState) -> dict[str, Any]:
+    unknown = {name: getattr(state, name) or None for name in ("ending", "since", "fault")}
     return {
-        "name": state.name,
-        "source": state.source,
-        "sealed": state.sealed,
-        "ending": state.ending or None,
-        "since": state.since or None,
-        "age_days": state.age_days,
-        "models": [*state.models],
-        "default_of": [*state.vendors],
-        "fault": state.fault or None,
+        **fields_of(state, "name", "source", "sealed", "age_days", "models", default_of="vendors"),
+        **unknown,
     }
 
 
@@ -229,8 +224,8 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
             found = model_calls.check_by_call(project, name, found.model, offline=state.offline)
         tested.append(found)
     if terminal.json:
-        told = [{"name": each.name, "verdict": each.verdict, "said": each.said} for each in tested]
-        terminal.document({"keys": told})
+        keys = [fields_of(test, "name", "verdict", "said") for test in tested]
+        terminal.document({"keys": keys})
     else:
         for each in tested:
             color = {"ok": GOOD, "unknown": ODD}.get(each.verdict, BAD)

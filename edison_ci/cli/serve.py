@@ -9,17 +9,18 @@ import re
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from edison_ci import feature
+from edison_ci._dataclass import dataclass
 from edison_ci.access import accounts
 from edison_ci.access import site as sites
 from edison_ci.access.github_oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.api import duties as server_duties
 from edison_ci.api.bundles import MOST_BYTES
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
@@ -40,6 +41,33 @@ _TAKEN = {"authorization", "cookie", "host", "origin", "x-forwarded-for"}
 _MB = 1_000_000
 _USUAL_RATE = 100
 """Requests per minute and address, if other machines can reach the pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRequest:
+    """Where the pages are served, to whom, and with which other projects."""
+
+    port: int
+    host: str
+    open_: bool
+    sign_in: bool
+    names: tuple[str, ...]
+    behind_tls: bool
+    behind_proxy: bool
+    github_sign_in: bool
+    user_header: str | None
+    user_header_from: tuple[str, ...]
+    rate_limit: int | None
+    folder: Path | None
+    accept_push: bool
+    push_limit: int
+    """In megabytes."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether other machines can reach the pages, directly or through a proxy."""
+        in_front = self.behind_tls or self.behind_proxy or self.user_header
+        return bool(in_front or self.names) or not web_serving.is_this_machine(self.host)
 
 
 @click.command(cls=EdisonCommand)
@@ -122,7 +150,8 @@ _USUAL_RATE = 100
     help="Most megabytes of a run that is pushed.",
 )
 @click.pass_obj
-def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any) -> None:
+@takes(ServeRequest)
+def serve(state: CliState, request: ServeRequest) -> None:
     """Serve the results as web pages.
 
     Runs Datasette with the pages of this package: experiments, runs, answers with their grades,
@@ -149,49 +178,23 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
     """
     terminal = Terminal(state)
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    if state.offline and options["github_sign_in"]:
-        raise UsageError("network access is disabled by --offline", hint="remove --github-sign-in")
-    entry = _access_rules(host, options)
-    if _is_reachable(host, options) and site.file.settings.private:
-        raise UsageError(
-            "settings.private is set, and other machines could read the pages",
-            hint="serve on 127.0.0.1 and tunnel to it (ssh -L)",
-        )
-    if entry.sign_in:
-        _require_sign_in(site, host, entry)
-    # Pages are empty until the first run; problems of the file come before the port is opened.
-    stored_runs.ensure_results(site)
-    projects = _projects(site, options, reachable=_is_reachable(host, options))
-    person = site.actor().identity
-    actions = Actions(offline=state.offline)
-    serving = web_serving.Serving(
-        site.results,
-        site.root,
-        site.file.project,
-        host,
-        port,
-        person,
-        actions,
-        entry,
-        projects=projects,
-    )
-
+    serving = _prepare(site, request, offline=state.offline)
     duties = server_duties.duty_statuses(site)
 
     def ready(address: str, port: int) -> None:
         if terminal.json:
-            told = {"url": address, "port": port, "sign_in": entry.sign_in}
+            about = {"url": address, "port": port, "sign_in": serving.access.sign_in}
             done = {status.duty.name: status.state and status.state.done_at for status in duties}
-            terminal.document({**told, "results": str(site.results), "duties": done})
+            terminal.document({**about, "results": str(site.results), "duties": done})
         else:
             terminal.result(StyledText(address, bold=True), f"  {site.file.project}, until Ctrl-C")
             terminal.note("runs by itself:")
             for status in duties:
                 terminal.note(f"  {status.in_words}")
-        for warning in _warnings(host, serving):
+        for warning in _warnings(serving):
             terminal.note(StyledText("warning:", ODD), f" {warning}")
         flush(sys.stdout)
-        if open_:
+        if request.open_:
             webbrowser.open(address)
 
     # Ctrl-C is the normal end.
@@ -199,66 +202,91 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         web_serving.serve(serving, ready)
 
 
-def _warnings(host: str, serving: web_serving.Serving) -> Iterator[str]:
-    if not web_serving.is_this_machine(host) and not serving.access.tls:
+def _prepare(site: Site, request: ServeRequest, *, offline: bool) -> web_serving.Serving:
+    """Return what is served, and to whom; raises UsageError before the port is opened."""
+    if offline and request.github_sign_in:
+        raise UsageError("network access is disabled by --offline", hint="remove --github-sign-in")
+    access = _access_rules(request)
+    if request.reachable and site.file.settings.private:
+        raise UsageError(
+            "settings.private is set, and other machines could read the pages",
+            hint="serve on 127.0.0.1 and tunnel to it (ssh -L)",
+        )
+    if access.sign_in:
+        _require_sign_in(site, request.host, access)
+    # Pages are empty until the first run; problems of the file come before the port is opened.
+    stored_runs.ensure_results(site)
+    return web_serving.Serving(
+        site.results,
+        site.root,
+        site.file.project,
+        request.host,
+        request.port,
+        site.actor().identity,
+        Actions(offline=offline),
+        access,
+        projects=_projects(site, request),
+    )
+
+
+def _warnings(serving: web_serving.Serving) -> Iterator[str]:
+    if not web_serving.is_this_machine(serving.host) and not serving.access.tls:
         said = "without HTTPS, passwords and pages can be read in transit"
         yield f"{said}; put a proxy in front: --behind-tls"
-    for each in serving.projects.listing().unreadable if serving.projects is not None else ():
-        yield f"{each.name} is not served: {each.problem}"
+    for other in serving.projects.listing().unreadable if serving.projects is not None else ():
+        yield f"{other.name} is not served: {other.problem}"
 
 
-def _projects(site: Site, options: dict[str, Any], *, reachable: bool) -> OtherProjects | None:
+def _projects(site: Site, request: ServeRequest) -> OtherProjects | None:
     """Return the other projects to serve; raises UsageError if the folder is missing."""
-    folder: Path | None = options["folder"]
-    if folder is None:
-        if options["accept_push"]:
+    if request.folder is None:
+        if request.accept_push:
             raise UsageError(
                 "--accept-push needs --projects",
                 hint="give the folder of the projects that are pushed: --projects projects",
             )
         return None
-    place = site.root / folder
+    place = site.root / request.folder
     if not place.is_dir():
         raise UsageError(
             f"--projects: there is no folder {place}",
             hint=f"make it: mkdir {place}; a project is a folder with an edison.yaml in it",
         )
     opened = feature.required("projects", "site")
-    return cast("OtherProjects", opened(site.root, place, reachable=reachable))
+    return cast("OtherProjects", opened(site.root, place, reachable=request.reachable))
 
 
-def _access_rules(host: str, options: dict[str, Any]) -> databases.ServerAccess:
-    named = options["github_sign_in"] or options["user_header"]
-    sign_in = bool(options["sign_in"] or named or _is_reachable(host, options))
-    most = options["rate_limit"]
-    github = OAuthApp.of(os.environ) if options["github_sign_in"] else None
-    if github is not None and not options["names"] and not web_serving.is_this_machine(host):
+def _access_rules(request: ServeRequest) -> databases.ServerAccess:
+    named = request.github_sign_in or request.user_header
+    sign_in = bool(request.sign_in or named or request.reachable)
+    most = request.rate_limit
+    github = OAuthApp.of(os.environ) if request.github_sign_in else None
+    if github is not None and not request.names and not web_serving.is_this_machine(request.host):
         raise UsageError(
             "sign-in with GitHub needs the name of this server",
             hint="give the host of the callback address: --name HOST",
         )
     return databases.ServerAccess(
         github=github,
-        user_header=(options["user_header"] or "").casefold(),
-        user_header_from=_proxy_networks(options),
+        user_header=(request.user_header or "").casefold(),
+        user_header_from=_proxy_networks(request.user_header, request.user_header_from),
         sign_in=sign_in,
-        tls=options["behind_tls"],
-        proxy=options["behind_proxy"],
-        names=options["names"],
-        push_limit=options["push_limit"] * _MB if options["accept_push"] else 0,
+        tls=request.behind_tls,
+        proxy=request.behind_proxy,
+        names=request.names,
+        push_limit=request.push_limit * _MB if request.accept_push else 0,
         per_minute=(_USUAL_RATE if sign_in else 0) if most is None else most,
     )
 
 
 def _proxy_networks(
-    options: dict[str, Any],
+    name: str | None, addresses: tuple[str, ...]
 ) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     """Return from where the header of a proxy is believed; raises UsageError."""
-    name, addresses = options["user_header"], options["user_header_from"]
     if bool(name) != bool(addresses):
-        given, other = ("user-header", "user-header-from")[:: 1 if name else -1]
+        option, other = ("user-header", "user-header-from")[:: 1 if name else -1]
         raise UsageError(
-            f"--{given} needs --{other}",
+            f"--{option} needs --{other}",
             hint="anyone can send a header: name it, and the address of the proxy that sets it",
         )
     if name and (not _HEADER.fullmatch(name) or name.casefold() in _TAKEN):
@@ -266,20 +294,14 @@ def _proxy_networks(
             f"the header {name!r} cannot name a visitor", hint="choose one such as Remote-User"
         )
     try:
-        return tuple(ipaddress.ip_network(each) for each in addresses)
+        return tuple(ipaddress.ip_network(address) for address in addresses)
     except ValueError as error:
         raise UsageError(
             f"--user-header-from: {error}", hint="write an address or network, such as 10.0.0.0/8"
         ) from None
 
 
-def _is_reachable(host: str, options: dict[str, Any]) -> bool:
-    """Whether other machines can reach the pages, directly or through a proxy."""
-    in_front = options["behind_tls"] or options["behind_proxy"] or options["user_header"]
-    return bool(in_front or options["names"]) or not web_serving.is_this_machine(host)
-
-
-def _require_sign_in(site: Site, host: str, entry: databases.ServerAccess) -> None:
+def _require_sign_in(site: Site, host: str, rules: databases.ServerAccess) -> None:
     """Raise UsageError if sign-in is required but no member could sign in."""
     why = "sign-in is required"
     if not web_serving.is_this_machine(host):
@@ -301,11 +323,11 @@ def _require_sign_in(site: Site, host: str, entry: databases.ServerAccess) -> No
             f"{accounts.AUTH_FILE} is in Git, so its author could sign in",
             hint=f"git rm --cached {accounts.AUTH_FILE}, remove it, and set the passwords again",
         )
-    by_github = entry.github is not None and any(member.github for member in members)
-    if by_github or entry.user_header:
+    by_github = rules.github is not None and any(member.github for member in members)
+    if by_github or rules.user_header:
         return
     access = accounts.Accounts(site).access()
-    if not any(each.password_since or each.tokens for each in access):
+    if not any(member.password_since or member.tokens for member in access):
         raise UsageError(
             f"{why}, and no member has a password or a token",
             hint=f"set one: edison roles passwd {accounts.sign_in_names(members[0])[0]}{tunnel}",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.cli.bars import Bars
+from edison_ci.cli.progress import facts
 from edison_ci.execute.clients import PhaseCalls
 from edison_ci.execute.progress import Progress, ProgressMeter
 from edison_ci.providers.client import BudgetUsage
@@ -228,7 +229,7 @@ def drawn(found: Progress, *size: int) -> Iterator[tuple[Tty, Bars]]:
         os.fdopen(os.dup(tty.slave), "w", encoding="utf-8") as stream,
         contextlib.redirect_stderr(stream),
     ):
-        bars = Bars(ProgressMeter(found, 0.0), color=True)
+        bars = Bars(ProgressMeter(found, 0.0), facts, color=True)
         bars.start()
         try:
             yield tty, bars
@@ -299,7 +300,7 @@ def test_a_terminal_that_knows_no_blocks_gets_dashes() -> None:
         stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
         with stream, contextlib.redirect_stderr(stream):
             bars = Bars(
-                ProgressMeter(progress(**{"modèle-" + 40 * "x": (4, 10)}), 0.0), color=False
+                ProgressMeter(progress(**{"modèle-" + 40 * "x": (4, 10)}), 0.0), facts, color=False
             )
             bars.start()
             text = tty.until(lambda text: "4/10" in text)

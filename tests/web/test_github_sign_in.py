@@ -16,7 +16,7 @@ from edison_ci import utc
 from edison_ci.access.accounts import AUTH_FILE
 from edison_ci.access.github_oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.access.site import Identity
-from edison_ci.cli.serve import _access_rules
+from edison_ci.cli.serve import ServeRequest, _access_rules
 from edison_ci.errors import UsageError
 from edison_ci.web.databases import Actions, ServerAccess, settings_of
 from edison_ci.web.serving import Serving, application
@@ -411,7 +411,8 @@ def rules(host: str = "127.0.0.1", **options: Any) -> ServerAccess:
     usual = {"sign_in": False, "rate_limit": None, "behind_tls": False, "behind_proxy": False,
              "names": (), "github_sign_in": False, "user_header": None,
              "user_header_from": (), "accept_push": False, "push_limit": 1}  # fmt: skip
-    return _access_rules(host, {**usual, **options})
+    request = ServeRequest(port=0, host=host, open_=False, folder=None, **{**usual, **options})
+    return _access_rules(request)
 
 
 def test_what_is_configured_has_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
