@@ -235,8 +235,6 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "cli/lookup.py": "store.runs",
-    "cli/sessions.py": "store.runs",
     "web/databases.py": "store.database",
     "web/pages/experiment.py": "store.suggestions",
     "web/pages/home.py": "store.audit store.suggestions",
@@ -305,7 +303,6 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/lookup.py": {
         "edison_ci.access.trust_audit",
         "edison_ci.results.stored_runs",
-        "edison_ci.store.runs",
     },
     "cli/options.py": {"edison_ci.api.names", "edison_ci.access.own_results"},
     "cli/progress.py": {"edison_ci.cli.bars"},

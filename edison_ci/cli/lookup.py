@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.errors import Problem
     from edison_ci.records import Case, Json
-    from edison_ci.results.stored_runs import ProjectPlace
+    from edison_ci.results.stored_runs import ProjectPlace, StoredRuns
     from edison_ci.store.runs import Run
 
 
@@ -39,10 +39,10 @@ def find_experiment(project: Project, name: str | None) -> Experiment:
     """Return the named experiment, or the only one; raises UsageError that names them."""
     if name is not None:
         return project.experiment(name)
-    found = [each for each in project.experiments.values() if not each.file.archived]
-    if len(found) != 1:
-        raise _which("experiment", [each.id for each in found])
-    return found[0]
+    active = [entry for entry in project.experiments.values() if not entry.file.archived]
+    if len(active) != 1:
+        raise _which("experiment", [experiment.id for experiment in active])
+    return active[0]
 
 
 def _which(noun: str, names: Sequence[str]) -> UsageError:
@@ -56,24 +56,23 @@ def _which(noun: str, names: Sequence[str]) -> UsageError:
     )
 
 
-def find_prompt(project: Project, wanted: str | None, folder: Path) -> Prompt:
+def find_prompt(project: Project, name: str | None, folder: Path) -> Prompt:
     """Return a prompt by id or path, or the only one; raises UsageError with the names there are.
 
     Graders are not counted if there is one generator.
     """
-    if wanted is None:
-        prompts = list(project.prompts.values())
-        found = [prompt for prompt in prompts if prompt.header.type != "grader"] or prompts
-        if len(found) != 1:
-            raise _which("prompt", [prompt.id for prompt in found])
-        return found[0]
-    place = Path(os.path.relpath((folder / wanted).resolve(), project.root)).as_posix()
+    prompts = list(project.prompts.values())
+    if name is None:
+        generators = [prompt for prompt in prompts if prompt.header.type != "grader"] or prompts
+        if len(generators) != 1:
+            raise _which("prompt", [prompt.id for prompt in generators])
+        return generators[0]
+    place = Path(os.path.relpath((folder / name).resolve(), project.root)).as_posix()
     for path, prompt in project.prompts.items():
-        if wanted == prompt.id or path in (wanted, place, f"{place}.md"):
+        if name == prompt.id or path in (name, place, f"{place}.md"):
             return prompt
-    known = [prompt.id for prompt in project.prompts.values()]
-    hint = did_you_mean(wanted, known, label="prompts")
-    raise UsageError(f"there is no prompt {wanted!r}", hint=hint)
+    hint = did_you_mean(name, [prompt.id for prompt in prompts], label="prompts")
+    raise UsageError(f"there is no prompt {name!r}", hint=hint)
 
 
 def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experiment | None:
@@ -92,20 +91,20 @@ def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experim
     return chosen
 
 
-def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
+def parse_variables(prompt: Prompt, assignments: tuple[str, ...]) -> dict[str, Json]:
     """Return the values of --set options, each of the type that the prompt declares."""
     values: dict[str, Json] = {}
-    known = {
+    names = {
         *prompt.inputs,
         *(config_prompt.GRADER_VARIABLES if prompt.header.type == "grader" else ()),
     }
-    for text in given:
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not name:
             hint = 'write --set name="some text"'
             raise UsageError(f"--set {text!r} is not NAME=VALUE", hint=hint)
-        if name not in known:
-            hint = did_you_mean(name, known, label="it has") or "it has no variables"
+        if name not in names:
+            hint = did_you_mean(name, names, label="it has") or "it has no variables"
             raise UsageError(f"{prompt.id} has no variable {name!r}", hint=hint)
         kind = prompt.inputs[name].type if name in prompt.inputs else "string"
         values[name] = value if kind == "string" else _typed(name, value, kind)
@@ -161,22 +160,22 @@ def refuse_texts_in_log(project: Project) -> Project:
 def open_scheduled_project(state: CliState, name: str) -> Project:
     """Load the project for one experiment; raises ConfigError if a file that it uses is invalid.
 
-    A schedule must not stand still because somebody works on another experiment.
+    A schedule must not stop because of a mistake in the files of another experiment.
     """
     root = state.enter_project(load.find_root(state.folder))
     project, problems = load.inspect_project(files.WorkingTree(root), root=root)
-    wrong = project_files.only_errors(problems)
-    _audit_untrusted(root, wrong)
+    errors = project_files.only_errors(problems)
+    _audit_untrusted(root, errors)
     if project is None or name not in project.experiments:
-        if wrong:
-            raise ConfigError(wrong)
+        if errors:
+            raise ConfigError(errors)
         return load.load_project(root)
     used = {
         *project.files_of(project.experiments[name]),
         *project_files.SHARED_FILES,
         project.file.paths.models,
     }
-    if own := [problem for problem in wrong if problem.where.file in used]:
+    if own := [problem for problem in errors if problem.where.file in used]:
         raise ConfigError(own)
     return project
 
@@ -188,13 +187,13 @@ def open_readable_project(state: CliState, terminal: Terminal) -> Project:
     """
     root = state.enter_project(load.find_root(state.folder))
     project, problems = load.inspect_project(files.WorkingTree(root), root=root)
-    wrong = project_files.only_errors(problems)
+    errors = project_files.only_errors(problems)
     if project is None:
-        raise ConfigError(wrong)
-    if wrong:
-        more = f" (and {len(wrong) - 1} more: edison validate)" if len(wrong) > 1 else ""
-        place = terminal.place(wrong[0].where)
-        terminal.note(StyledText("warning:", ODD), f" {place}: {wrong[0].message}{more}")
+        raise ConfigError(errors)
+    if errors:
+        more = f" (and {len(errors) - 1} more: edison validate)" if len(errors) > 1 else ""
+        place = terminal.place(errors[0].where)
+        terminal.note(StyledText("warning:", ODD), f" {place}: {errors[0].message}{more}")
         terminal.note("  stored results are shown without the contents of invalid files")
     return project
 
@@ -219,13 +218,9 @@ def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
         raise ConfigError(feed.problems)
 
 
-def find_run_or_newest(
-    terminal: Terminal, connection: sqlite3.Connection, wanted: str | None
-) -> Run:
+def find_run_or_newest(terminal: Terminal, runs: StoredRuns, name: str | None) -> Run:
     """Return a run by id, `latest` or experiment; without a name the newest, and say which."""
-    from edison_ci.store.runs import find_run
-
-    run = find_run(connection, wanted or "latest")
-    if wanted is None:
+    run = runs.find(name or "latest")
+    if name is None:
         terminal.note(f"newest run: {run.id} of {run.experiment}")
     return run

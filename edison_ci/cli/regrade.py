@@ -73,8 +73,8 @@ def regrade(state: CliState, request: RegradeRequest) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    with lookup.results_of(project) as reader:
-        stored = lookup.find_run_or_newest(terminal, reader, request.wanted)
+    with stored_runs.open_runs(project) as runs:
+        stored = lookup.find_run_or_newest(terminal, runs, request.wanted)
     request.refuse_mixed()
     if request.part:
         _second_opinion(state, terminal, project, stored, request)

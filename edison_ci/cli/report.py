@@ -104,7 +104,7 @@ def report(
     writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
     with stored_runs.open_runs(project) as runs:
-        run = lookup.find_run_or_newest(terminal, runs.connection, wanted)
+        run = lookup.find_run_or_newest(terminal, runs, wanted)
         run_report = result_report.report_of(runs.connection, [runs.current(run.id)])
         writing.write(runs.connection, run_report)
 

@@ -457,7 +457,7 @@ def resume(state: CliState, request: ResumeCommand) -> None:
     terminal = Terminal(state)
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     with stored_runs.open_runs(site) as runs:
-        stored = lookup.find_run_or_newest(terminal, runs.connection, request.wanted)
+        stored = lookup.find_run_or_newest(terminal, runs, request.wanted)
         batches = runs.has_open_batches(stored.experiment)
     sessions.refuse_on(request.on, {"a run with --batch": batches})
     project = (

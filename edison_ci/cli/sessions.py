@@ -26,7 +26,6 @@ from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.plan import plan as planning
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.records import Side
-from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,7 +84,7 @@ class PlanConfirmation:
                 f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow",
                 hint="complete the cases, or use the filter default in the prompt",
             )
-        mark = simulated_label(runs.simulation_label(plan.models))
+        mark = simulated_label(plan.simulation)
         terminal.note(
             StyledText(plan.experiment, bold=True),
             f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",

@@ -18,6 +18,7 @@ from edison_ci.errors import UsageError
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.plan import versions
 from edison_ci.records import CellStatus
+from edison_ci.results import stored_runs
 
 if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
@@ -134,8 +135,8 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
     """
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
-    with lookup.results_of(project) as reader:
-        run = lookup.find_run_or_newest(terminal, reader, wanted)
+    with stored_runs.open_runs(project) as runs:
+        run = lookup.find_run_or_newest(terminal, runs, wanted)
     rerun = trials.rerun_cell(project, run.id, cell, offline=state.offline)
     if terminal.json:
         terminal.document(rerun.as_json())

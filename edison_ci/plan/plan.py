@@ -41,7 +41,7 @@ from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
 from edison_ci.stats import power
 from edison_ci.store.answers import token_counts
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import ANSWERS, JUDGES
+from edison_ci.store.runs import ANSWERS, JUDGES, simulation_label
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -529,12 +529,17 @@ class Plan:
     @property
     def models(self) -> dict[str, dict[str, bool]]:
         """The models that answer and those that judge, and whether each is simulated."""
-        found: dict[str, dict[str, bool]] = {}
+        parts: dict[str, dict[str, bool]] = {}
         for load in self.loads:
             if load.phase != "refine":
-                part = found.setdefault(ANSWERS if load.phase == "generate" else JUDGES, {})
+                part = parts.setdefault(ANSWERS if load.phase == "generate" else JUDGES, {})
                 part[load.model.name] = part.get(load.model.name, False) or load.model.simulated
-        return found
+        return parts
+
+    @property
+    def simulation(self) -> str:
+        """Which parts are simulated, as a label; empty if none is."""
+        return simulation_label(self.models)
 
 
 def plan_run(

@@ -29,10 +29,10 @@ from edison_ci.errors import UsageError
 from edison_ci.features.review import gradebook, grading_queue
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import Side, plain_text
+from edison_ci.results import stored_runs
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats import sampling
 from edison_ci.store import cells as store_cells
-from edison_ci.store import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -389,17 +389,14 @@ def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
-    reader = database.open_reader(project.root / project.file.results)
-    try:
-        run = lookup.find_run_or_newest(terminal, reader, wanted)
+    with stored_runs.live_runs(project) as runs:
+        run = lookup.find_run_or_newest(terminal, runs, wanted)
         experiment = project.experiment(run.experiment)
         book = gradebook.GradeBook.of(
             sites.Site(project.root, project.file), grading_queue.labels_of(experiment)
         )
-        queue = grading_queue.GradingQueue(project, run, reader, book, seed=given["seed"])
+        queue = grading_queue.GradingQueue(project, run, runs.connection, book, seed=given["seed"])
         _grade_run(terminal, queue, given)
-    finally:
-        reader.close()
 
 
 def _grade_run(
