@@ -1,4 +1,4 @@
-"""Bundles of runs, and recordings of stored answers: export and import.
+"""Bundles of runs: export and import.
 
 A bundle is a ZIP file with `results.db`, a results file with only these runs, and `manifest.json`
 with its contents and checksums. It is imported in one transaction if all checksums are right and
@@ -9,7 +9,6 @@ serve as base where they are imported; others never do.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -17,7 +16,6 @@ import os
 import stat
 import struct
 import tempfile
-import uuid
 import zipfile
 import zlib
 from contextlib import closing, contextmanager, suppress
@@ -30,20 +28,19 @@ from edison_ci.access import proposal_terms
 from edison_ci.access import site as sites
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
-from edison_ci.documents import json_text, marks, secrets, signatures
+from edison_ci.documents import json_text, marks, signatures
 from edison_ci.errors import ConfigError, StoreError, UsageError
-from edison_ci.providers import replay
 from edison_ci.results import rollups
 from edison_ci.sanitize import line
-from edison_ci.store import answers, import_check, merge
 from edison_ci.store import cells as store_cells
 from edison_ci.store import database as store_database
+from edison_ci.store import import_check, merge
 from edison_ci.store import origins as store_origins
 from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from edison_ci.access.site import Actor, Site
     from edison_ci.store.runs import Run
@@ -535,68 +532,3 @@ def _manifest(bundle: Path, raw: bytes) -> dict[str, Any]:
     if {"name", "size_bytes", "sha256"} - set(files[0]) or files[0]["name"] != _DATABASE:
         raise invalid_bundle(bundle, f"{_MANIFEST} does not list {_DATABASE}")
     return dict(value)
-
-
-def export_recording(site: Site, path: Path) -> int:
-    """Write the newest answer of every request to a recording; return their number."""
-    site.require(sites.Role.VIEWER, "cache export", site.file.results)
-    if site.file.settings.private:
-        raise UsageError(
-            "this project is private, so its texts are not exported",
-            hint="see settings.private in edison.yaml",
-        )
-    site.note_export("the newest answers as a recording", path.name)
-    with closing(store_database.open_reader(site.results)) as connection:
-        return replace_recording(path, (one.line for one in stored_answers(connection)))
-
-
-def stored_answers(connection: sqlite3.Connection) -> Iterator[replay.RecordedAnswer]:
-    """Yield the newest answer of every request, as in a recording."""
-    for request_hash, stored in answers.newest_answers(connection):
-        completion = stored.completion
-        yield replay.RecordedAnswer(
-            request_hash=request_hash,
-            answer_no=stored.answer_no,
-            text=completion.text,
-            tool_calls=completion.tool_calls,
-            finish_reason=str(completion.finish_reason),
-            tokens_in=completion.tokens_in,
-            tokens_out=completion.tokens_out,
-            latency_ms=completion.latency_ms,
-            served_model=completion.served_model,
-            cost_microusd=stored.cost_microusd,
-        )
-
-
-def replace_recording(path: Path, lines: Iterable[str]) -> int:
-    """Write a recording atomically, or replace one; return the number of answers."""
-    if path.exists() and not is_recording(path):
-        raise UsageError(f"{path} exists and is not a recording", hint="choose another path")
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
-    count = 0
-    try:
-        with aside.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(f"{replay.FIRST_LINE}\n")
-            for line in lines:
-                stream.write(f"{secrets.hidden(line)}\n")
-                count += 1
-        store_database.sync_to_disk(aside)
-        aside.replace(path)
-        store_database.sync_to_disk(path.parent)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint="choose another path"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-    return count
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a file is a recording, by its first line."""
-    try:
-        with path.open("rb") as stream:
-            return stream.readline(200).startswith(b'{"edison_recording"')
-    except OSError:
-        return False

@@ -8,39 +8,28 @@ the `ChangeResult` into comments and outputs.
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import own_results, proposal_terms, provenance
+from edison_ci.access import own_results, proposal_terms
 from edison_ci.access.events import Situation, find_base
-from edison_ci.api import bundles
 from edison_ci.api.change_coverage import ChangeCoverage, coverage_since
-from edison_ci.api.evaluation import (
-    Recording,
-    RunOrder,
-    evaluate,
-    most_important,
-    select_experiments,
-)
+from edison_ci.api.evaluation import RunOrder, evaluate, most_important, select_experiments
+from edison_ci.api.recordings import RECORDINGS, Recording, recorded_answers
 from edison_ci.api.sessions import SessionFactory, require_editor
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute.run_end import BATCH
 from edison_ci.git.repository import Repository
 from edison_ci.numeric import counted
 from edison_ci.plan.plan import plan_run
-from edison_ci.providers import replay
 from edison_ci.records import Verdict
 from edison_ci.results.report import PlannedRun, Report
 from edison_ci.store import backup
-from edison_ci.store.database import open_reader
-from edison_ci.store.import_check import open_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from edison_ci.access.events import Event, Mode
@@ -49,8 +38,6 @@ if TYPE_CHECKING:
     from edison_ci.execute.targets import RunTarget
 
 FailOn = Literal["fail", "inconclusive", "never"]
-RECORDINGS = "recordings"
-"""The folder of a project whose recordings answer a replay."""
 _WHOSE = {
     Situation.FORK: "a pull request from a fork",
     Situation.DEPENDABOT: "a change by Dependabot",
@@ -217,17 +204,25 @@ def evaluate_change(
         result = replace(result, undecided=_undecided_reason(request.event, recording))
         if recording is None:
             return replace(result, plans=_plans(project, experiments, result.undecided))
-    order = RunOrder(
+    order = _order(request, experiments, comparison.base, recording)
+    return replace(result, runs=_runs(project, request, replace(order, push=push), observer))
+
+
+def _order(
+    request: ChangeRequest,
+    experiments: Sequence[Experiment],
+    base: str | None,
+    recording: Recording | None,
+) -> RunOrder:
+    return RunOrder(
         tuple(experiments),
-        comparison.base,
+        base,
         budget_microusd=request.budget_microusd,
         fresh=request.event.situation is Situation.SCHEDULE,
         wait=request.wait,
         batch=request.batch and request.mode == "live",
         recording=recording,
-        push=push,
     )
-    return replace(result, runs=_runs(project, request, order, observer))
 
 
 def _base_of(project: Project, event: Event) -> str | None:
@@ -256,39 +251,6 @@ def _runs(
     for targets in agenda:
         observer.compares(targets)
     return tuple(evaluate(project, run_request, agenda))
-
-
-def recorded_answers(project: Project) -> Recording | None:
-    """Return all recorded and stored answers, with the reasons to doubt them; None without any."""
-    names = [name for name in project.tree.names(RECORDINGS) if name.endswith(".jsonl")]
-    files = (replay.read_project_recording(f"{RECORDINGS}/{name}", project.tree) for name in names)
-    foreign = [*_unsigned_answers(project)]
-    provider = replay.ReplayProvider(itertools.chain(foreign, _stored_answers(project), *files))
-    if not len(provider):
-        return None
-    paths = [project.root / RECORDINGS / name for name in names]
-    doubts = provenance.recording_doubts(project.root, paths)
-    return Recording(provider, (*doubts, *([provenance.STORED] if foreign else [])))
-
-
-def _stored_answers(project: Project) -> Iterator[replay.RecordedAnswer]:
-    results = project.root / project.file.results
-    if results.exists():
-        with closing(open_reader(results)) as connection:
-            yield from bundles.stored_answers(connection)
-
-
-def _unsigned_answers(project: Project) -> Iterator[replay.RecordedAnswer]:
-    """Yield the answers of results that were set aside, if they can be read."""
-    aside = own_results.unsigned_path(project.root / project.file.results)
-    if not proposal_terms.is_proposed(project.root) or not aside.exists():
-        return
-    try:
-        connection = open_foreign(aside, hint="run without it")
-    except EdisonError:
-        return  # an earlier job left them; this one can do without
-    with closing(connection):
-        yield from bundles.stored_answers(connection)
 
 
 def _undecided_reason(event: Event, recording: Recording | None) -> str:

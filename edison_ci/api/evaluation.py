@@ -6,11 +6,10 @@ import contextlib
 import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import programs, provenance
-from edison_ci.access.site import Site
 from edison_ci.api.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
@@ -21,7 +20,6 @@ from edison_ci.execute.targets import RunTarget, refuse_missing, resumed_target,
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.plan.selection import EVERYTHING, Selection
-from edison_ci.providers import replay
 from edison_ci.records import Side
 from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store.database import open_reader
@@ -40,8 +38,8 @@ from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
+    from edison_ci.api.recordings import Recording
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.outputs import OutputFile
     from edison_ci.execute.run_options import RunOutcome
@@ -56,36 +54,6 @@ def most_important(codes: Iterable[int]) -> int:
     """Return the exit code that takes precedence; 0 for none."""
     ended_with = {0, *codes}
     return next(code for code in _PRECEDENCE if code in ended_with)
-
-
-class Recording(NamedTuple):
-    """Recorded answers that replace the models."""
-
-    provider: replay.ReplayProvider
-    doubts: tuple[BaselineDoubt, ...] = ()
-    """Reasons why they do not count as evidence."""
-
-    @classmethod
-    def open(cls, project: Project, path: Path) -> Recording:
-        """Read a recording; raises UsageError or ConfigError if that is not possible."""
-        provider = replay.open_recording(path)
-        return cls(provider, provenance.recording_doubts(project.root, [path]))
-
-
-def refuse_recording(path: Path, experiments: Sequence[Experiment]) -> None:
-    """Raise UsageError if the answers to these experiments cannot be recorded in one file."""
-    replay.refuse_unwritable(path)
-    if len(experiments) > 1:
-        hint = f"name one: {', '.join(experiment.id for experiment in experiments)}"
-        raise UsageError("--record takes one experiment", hint=hint)
-
-
-def record_answers(project: Project, run_id: str, path: Path) -> int:
-    """Write the answers of a run to a recording; return how many there are."""
-    with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
-        count = replay.write_recording(reader, run_id, path)
-    Site(project.root, project.file).note_export(f"run {run_id} as a recording", path.name)
-    return count
 
 
 @dataclass(frozen=True, slots=True)

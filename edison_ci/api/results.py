@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from edison_ci.access.site import Role, Site
 from edison_ci.api.evaluation import (
     GradingRequest,
-    Recording,
     ResumeRequest,
     RunOrder,
     RunRequest,
@@ -19,6 +18,7 @@ from edison_ci.api.evaluation import (
     resume_run,
     select_experiments,
 )
+from edison_ci.api.recordings import Recording
 from edison_ci.api.sessions import SessionFactory, require_editor
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import RunOptions

@@ -14,7 +14,7 @@ import click
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.api import change_coverage, decisions, evaluation
+from edison_ci.api import change_coverage, decisions, evaluation, recordings
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand, takes
@@ -130,7 +130,7 @@ class RunCommand:
         """Return the order for these experiments."""
         recording = None
         if self.replay is not None:
-            recording = evaluation.Recording.open(project, self.replay)
+            recording = recordings.Recording.open(project, self.replay)
         return evaluation.RunOrder(
             tuple(experiments),
             self.against,
@@ -360,7 +360,7 @@ def _run(
     """Run the experiments one after the other; return the outcome of each run."""
     gc.freeze()  # what is loaded by now stays until the end
     if request.record is not None:
-        evaluation.refuse_recording(request.record, experiments)
+        recordings.refuse_recording(request.record, experiments)
     replayed = request.replay is not None
     if request.batch and (replayed or request.shard):
         other = "--replay" if replayed else "--shard"
@@ -387,7 +387,7 @@ def _run(
         for outcome in evaluation.evaluate(project, replace(run_request, factory=factory), agenda):
             ended.append(outcome)
             if request.record is not None:
-                count = evaluation.record_answers(project, outcome.run_id, request.record)
+                count = recordings.record_answers(project, outcome.run_id, request.record)
                 terminal.note(f"{counted(count, 'answer')} recorded in {request.record}")
     return ended
 

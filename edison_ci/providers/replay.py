@@ -92,13 +92,13 @@ def refuse_unwritable(path: Path) -> None:
         )
 
 
-def write_recording(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
-    """Write the answers of a run to a file atomically; return their number."""
+def write_recording(path: Path, lines: Iterable[str]) -> int:
+    """Write answers, each as its line, to a file atomically; return their number."""
     count = 0
     with _atomic_writer(path) as stream:
         stream.write(f"{FIRST_LINE}\n".encode())
-        for answer in run_answers(connection, run_id):
-            stream.write(f"{hidden(answer.line)}\n".encode())
+        for line in lines:
+            stream.write(f"{hidden(line)}\n".encode())
             count += 1
     return count
 

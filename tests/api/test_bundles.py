@@ -13,7 +13,8 @@ import pytest
 
 from docs.sample import Sample, build
 from edison_ci.access.site import Site, open_site
-from edison_ci.api.bundles import MOST_BYTES, export_recording, pack, replace_recording, unpack
+from edison_ci.api.bundles import MOST_BYTES, pack, unpack
+from edison_ci.api.recordings import export_recording, replace_recording
 from edison_ci.errors import UsageError
 from edison_ci.providers.replay import FIRST_LINE, read_recording
 from tests.opened import opened

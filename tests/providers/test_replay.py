@@ -21,6 +21,7 @@ from edison_ci.providers.replay import (
     ReplayProvider,
     open_replay,
     read_recording,
+    run_answers,
     write_recording,
 )
 from edison_ci.records import Completion, FinishReason, Message, Request, canonical_json
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
+
+
+def record(reader: sqlite3.Connection, path: Path) -> int:
+    return write_recording(path, (answer.line for answer in run_answers(reader, "r")))
+
 
 NOW = "2026-11-15T12:00:00Z"
 
@@ -88,7 +94,7 @@ def test_a_recording_has_exactly_this_form(
     buy(writer, requests[1], called)
     buy(writer, requests[0], plain)
     target = tmp_path / "rec.jsonl"
-    assert write_recording(reader, "r", target) == 2
+    assert record(reader, target) == 2
     first, second = requests[0].request_hash, requests[1].request_hash
     assert target.read_text("utf-8") == (
         '{"edison_recording": 1}\n'
@@ -122,7 +128,7 @@ def test_answers_that_were_reused_are_recorded_and_those_of_other_runs_are_not(
             (ask("reused").request_hash,),
         )
     ).result()
-    write_recording(reader, "r", tmp_path / "rec.jsonl")
+    record(reader, tmp_path / "rec.jsonl")
     with (tmp_path / "rec.jsonl").open("rb") as stream:
         texts = {answer.text for answer in read_recording(stream, "rec")}
     assert texts == {"old", "own"}
@@ -135,7 +141,7 @@ def test_two_recordings_of_one_run_are_the_same_bytes(
     for number in range(20):
         buy(writer, ask(str(number)), Completion(f"answer {number}"))
     for name in ("a", "b"):
-        write_recording(reader, "r", tmp_path / name)
+        record(reader, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     request_hashes = [
         json.loads(row)["request_hash"] for row in (tmp_path / "a").read_text().split("\n")[1:-1]
@@ -153,7 +159,7 @@ def test_a_recording_that_fails_leaves_the_old_one(
     buy(writer, ask("tampered"), Completion("before"))
     writer.submit(lambda c: c.execute("update answer_text set text = 'after'")).result()
     with pytest.raises(StoreError, match="is damaged"):
-        write_recording(reader, "r", folder / "rec.jsonl")
+        record(reader, folder / "rec.jsonl")
     assert [entry.name for entry in folder.iterdir()] == ["rec.jsonl"]
     assert (folder / "rec.jsonl").read_text() == "the old one"
 
@@ -176,7 +182,7 @@ def test_a_recording_is_synced_before_it_takes_its_place(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    write_recording(reader, "r", tmp_path / "rec.jsonl")
+    record(reader, tmp_path / "rec.jsonl")
     assert did == ["sync", "replace", "sync"]
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.access import proposal_terms
 from edison_ci.access.job import key_environment
 from edison_ci.api import workflows
 from edison_ci.config import sealed as config_sealed
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError
-from edison_ci.features.github import workflow_step
 from edison_ci.git import repository as git
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+
+_PLACE = re.compile(r"[^/]+/[^/]+/(\.github/workflows/[^/@]+)@")
+"""GITHUB_WORKFLOW_REF: repository, path and ref."""
+_OURS = re.compile(r"\bedison\S* github run\b|edison-ci")
+_MOST_BYTES = 1_000_000
 
 
 def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
@@ -30,8 +38,7 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     models = [m for m in _models(project, experiments) if not terms.has_identity(m)]
     keys = key_environment(project)
     variables = workflows.Variables.of(models, keys.secrets)
-    lines = variables.lines
-    named = [name for name in lines if name != config_sealed.PRIVATE_KEY]
+    named = [name for name in variables.lines if name != config_sealed.PRIVATE_KEY]
     missing = [name for name in named if not keys.has(name)]
     sealed = [name for name in named if not keys.is_set(name)]
     if not missing and (not sealed or keys.is_set(config_sealed.PRIVATE_KEY)):
@@ -39,30 +46,32 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
             keys.get(name)  # raises if it cannot be opened
         return
     users = {*missing} if missing else {*sealed}
-    missing = missing or [config_sealed.PRIVATE_KEY]
+    names = ", ".join(m.name for m in models if users & {*m.variables})
+    needs = f"{'models' if ',' in names else 'model'} {names} {'need' if ',' in names else 'needs'}"
+    raise _missing_error(project, variables, missing or [config_sealed.PRIVATE_KEY], needs)
+
+
+def _missing_error(
+    project: Project, variables: workflows.Variables, missing: Sequence[str], needs: str
+) -> UsageError:
+    """Return the error about variables that the step does not pass on, or that are empty."""
     repository = git.Repository.find(project.root)
-    step = workflow_step.step_of(
-        os.environ, project.root if repository is None else repository.root
-    )
-    unknown = [name for name in missing if name not in os.environ]
-    chosen = unknown or missing
-    plural = len(chosen) > 1
-    kind = "secret" if chosen[0] in variables.secrets else "variable"
-    names = ", ".join(chosen)
-    needed = ", ".join(m.name for m in models if users & {*m.variables})
-    needs = f"{'models' if ',' in needed else 'model'} {needed}"
-    if unknown:
-        raise UsageError(
-            f"{step.words} does not pass on {names}, which {needs} "
-            f"{'need' if ',' in needed else 'needs'}",
-            hint=f"add to env of the step: {'; '.join(lines[name].strip() for name in chosen)}",
+    step = step_of(os.environ, project.root if repository is None else repository.root)
+    if unknown := [name for name in missing if name not in os.environ]:
+        lines = "; ".join(variables.lines[name].strip() for name in unknown)
+        return UsageError(
+            f"{step.words} does not pass on {', '.join(unknown)}, which {needs}",
+            hint=f"add to env of the step: {lines}",
         )
-    raise UsageError(
-        f"the {kind}{'s' if plural else ''} {names} of the repository {'are' if plural else 'is'} "
-        f"missing or empty: {step.words} passes on nothing, and {needs} "
-        f"{'need' if ',' in needed else 'needs'} {'them' if plural else 'it'}",
-        hint=f"add {'them' if plural else 'it'} under Settings, Secrets and variables, Actions, or "
-        f"with: {'; '.join(f'gh {kind} set {name}' for name in chosen)}",
+    plural = len(missing) > 1
+    them = "them" if plural else "it"
+    kind = "secret" if missing[0] in variables.secrets else "variable"
+    return UsageError(
+        f"the {kind}{'s' if plural else ''} {', '.join(missing)} of the repository "
+        f"{'are' if plural else 'is'} missing or empty: {step.words} passes on nothing, and "
+        f"{needs} {them}",
+        hint=f"add {them} under Settings, Secrets and variables, Actions, or "
+        f"with: {'; '.join(f'gh {kind} set {name}' for name in missing)}",
     )
 
 
@@ -74,3 +83,43 @@ def _models(project: Project, experiments: Iterable[Experiment]) -> list[Model]:
         judging = sorted(project.judging_models_of(experiment))
         models |= {name: project.models[name] for name in judging}
     return [*models.values()]
+
+
+class WorkflowStep(NamedTuple):
+    """A step of a workflow; values that are not known are empty."""
+
+    file: str = ""
+    """The path of the workflow in the repository."""
+    name: str = ""
+
+    @property
+    def words(self) -> str:
+        """The step in words."""
+        step = f"the step {self.name!r}" if self.name else "the step that runs edison"
+        return f"{step} of {self.file}" if self.file else f"{step} of the workflow"
+
+
+def step_of(environ: Mapping[str, str], root: Path) -> WorkflowStep:
+    """Return the step of this job that runs edison; `root` is the checkout."""
+    match = _PLACE.match(environ.get("GITHUB_WORKFLOW_REF", ""))
+    if match is None:
+        return WorkflowStep()
+    file = match.group(1)
+    try:
+        with (root / file).open("rb") as stream:
+            value = read_yaml(stream.read(_MOST_BYTES), file=file).value
+    except (OSError, Fault):
+        return WorkflowStep(file)
+    steps = _steps(value, environ.get("GITHUB_JOB", ""))
+    step_id = environ.get("GITHUB_ACTION", "")
+    own = [step for step in steps if step_id and step.get("id") == step_id]
+    own += [step for step in steps if _OURS.search(f"{step.get('run')} {step.get('uses')}")]
+    return WorkflowStep(file, str(own[0].get("name") or own[0].get("id") or "") if own else "")
+
+
+def _steps(workflow: Any, job: str) -> list[dict[str, Any]]:
+    """Return the steps of a job, as far as the file has them."""
+    value = workflow
+    for key in ("jobs", job, "steps"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return [step for step in value if isinstance(step, dict)] if isinstance(value, list) else []

@@ -13,7 +13,7 @@ import click
 
 from edison_ci.access import own_results, proposal_terms
 from edison_ci.access import site as sites
-from edison_ci.api import bundles
+from edison_ci.api import recordings
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
 from edison_ci.config import load
@@ -398,7 +398,7 @@ def export(state: CliState, file: Path) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     path = state.folder / file
-    count = bundles.export_recording(site, path)
+    count = recordings.export_recording(site, path)
     if terminal.json:
         terminal.document({"path": str(file), "answers": count, "size_bytes": path.stat().st_size})
     terminal.result(f"wrote {file}: {counted(count, 'answer')}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.access.own_results import unsigned_path
 from edison_ci.access.site import Role
-from edison_ci.api.bundles import is_recording, replace_recording
+from edison_ci.api.recordings import is_recording, replace_recording
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.project_files import PROJECT
 from edison_ci.documents.json_text import parse_json

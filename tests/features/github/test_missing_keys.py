@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.features.github.workflow_step import WorkflowStep, step_of
+from edison_ci.features.github.missing_keys import WorkflowStep, step_of
 
 if TYPE_CHECKING:
     from pathlib import Path
