@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import logging
 import os
@@ -9,10 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci import feature
+from edison_ci.cli.groups import GROUPS, commands
 from edison_ci.cli.options import SHARED_NAMES, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import click
 
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
@@ -289,3 +295,33 @@ def test_a_variable_beats_the_default_of_an_option(
     monkeypatch.setenv("EDISON_INIT_TEMPLATE", "code-generation")
     made = json.loads(edison(folder, "init", "--json").out)
     assert made["template"] == "code-generation"
+
+
+def all_commands() -> dict[str, click.Command]:
+    """Return every command of the program and of its features, by its words."""
+    nested = (name for built_in in feature.features() for name in built_in.commands if " " in name)
+    groups = {"", *GROUPS, *(name.rpartition(" ")[0] for name in nested)}
+    return {
+        f"{group} {name}".strip(): feature.load(entry.place)
+        for group in groups
+        for name, entry in commands(group).items()
+    }
+
+
+def test_every_command_takes_what_its_options_give() -> None:
+    """Neither the checker of types nor --help sees an option that the function does not take."""
+    wrong = {}
+    for words, command in all_commands().items():
+        callback = command.callback
+        if callback is None:
+            continue
+        options = {param.name for param in command.params if param.expose_value}
+        taken = [*inspect.signature(inspect.unwrap(callback)).parameters.values()]
+        names = {p.name for p in taken} - {"state", "ctx"}
+        if (record := getattr(callback, "takes", None)) is not None:
+            names = {field.name for field in dataclasses.fields(record)}
+        elif any(p.kind is p.VAR_KEYWORD for p in taken):
+            continue
+        if names != options:
+            wrong[words] = names ^ options
+    assert wrong == {}
