@@ -82,6 +82,11 @@ class Table:
         )
 
     @property
+    def numeric(self) -> list[int]:
+        """The places of its numeric columns."""
+        return [place for place, column in enumerate(self.columns) if column.numeric]
+
+    @property
     def brief(self) -> Table:
         """The table without details."""
         return self.without([column.name for column in self.columns if column.detail])
@@ -110,6 +115,12 @@ def plain(text: Inline) -> str:
     if isinstance(text, Name | Sentence | Status):
         return text[0]
     return text if isinstance(text, str) else "".join(map(plain, text))
+
+
+def plain_rows(table: Table) -> list[tuple[str, ...]]:
+    """Return the header and the rows of a table as plain texts, for a terminal."""
+    names = tuple(column.name for column in table.columns)
+    return [names, *(tuple(map(plain, row)) for row in table.rows)]
 
 
 class Notice(NamedTuple):

@@ -25,10 +25,10 @@ from edison_ci.features.refine import refiner as refine_refiner
 from edison_ci.features.refine.commands import RefineForecast, announce, prompt_option
 from edison_ci.numeric import change, dollars, score
 from edison_ci.plan import plan as planning
-from edison_ci.plan import versions
 from edison_ci.proposals import candidate, context
 from edison_ci.report import files as report_files
 from edison_ci.report import pdf as report_pdf
+from edison_ci.report.document import plain_rows
 from edison_ci.results import current_prices, samples
 from edison_ci.results import leaderboard as result_leaderboard
 from edison_ci.store import suggestions
@@ -255,20 +255,8 @@ def _course_text(course: PromptCourse) -> str:
 
 
 def _show_iterations(terminal: Terminal, looper: runner.LoopRunner) -> None:
-    nothing = "-"
-    several = len(looper.loop.prompts) > 1
-    rows: list[tuple[str, ...]] = [("iteration", "version", "score", "cases", "run")]
-    if several:
-        rows = [("iteration", "prompt", "version", "score", "cases", "run", "")]
-    for one in looper.iterations():
-        cases = nothing if one.run_id is None else f"{one.cases or 0:,}"
-        run = one.run_id or nothing
-        row = (versions.short(one.version), score(one.score), cases, run)
-        state = "dropped" if one.dropped else ""
-        rows.append(
-            (f"{one.number}", one.prompt, *row, state) if several else (f"{one.number}", *row)
-        )
-    terminal.table(rows, right=(0, 3, 4) if several else (0, 2, 3))
+    table = report.iterations_table(looper.loop, looper.iterations()).without(["suggestion"])
+    terminal.table(plain_rows(table), right=table.numeric)
 
 
 def _document(looper: runner.LoopRunner, status: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from edison_ci.features.refine.loop_rows import (
 from edison_ci.features.refine.weaknesses import weaknesses
 from edison_ci.numeric import change, counted, dollars, fixed, score
 from edison_ci.plan.versions import short
-from edison_ci.report.document import Bullets, Code, Name, Notice, Section, Sentence, Table
+from edison_ci.report.document import Bullets, Code, Column, Name, Notice, Section, Sentence, Table
 from edison_ci.report.files import write_whole
 from edison_ci.report.html import document_page
 from edison_ci.report.markdown import document_text
@@ -60,7 +60,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromptCourse:
-    """What became of one prompt of a loop."""
+    """The iterations of one prompt of a loop, and their evidence."""
 
     iterations: tuple[Iteration, ...]
     evidence: Mapping[str, Any]
@@ -89,8 +89,8 @@ class PromptCourse:
     @property
     def holdout(self) -> dict[str, Any] | None:
         """Evidence of the held-out cases."""
-        found = self.evidence.get("holdout")
-        return found if isinstance(found, dict) else None
+        holdout = self.evidence.get("holdout")
+        return holdout if isinstance(holdout, dict) else None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON value."""
@@ -127,7 +127,7 @@ class LoopReport:
     @property
     def rounds(self) -> int:
         """Number of iterations after the first one."""
-        return max(len({one.number for one in self.iterations if one.run_id}) - 1, 0)
+        return max(len({done.number for done in self.iterations if done.run_id}) - 1, 0)
 
     @property
     def first(self) -> Iteration:
@@ -141,7 +141,7 @@ class LoopReport:
 
     @property
     def courses(self) -> list[PromptCourse]:
-        """What became of each prompt."""
+        """The course of each prompt."""
         others = self.loop.evidence.get("others") or {}
         return [
             PromptCourse(
@@ -155,13 +155,13 @@ class LoopReport:
     @property
     def holdout(self) -> dict[str, Any] | None:
         """Evidence of the held-out cases, best prompt against first one."""
-        found = self.loop.evidence.get("holdout")
-        return found if isinstance(found, dict) else None
+        holdout = self.loop.evidence.get("holdout")
+        return holdout if isinstance(holdout, dict) else None
 
     @property
     def cost_microusd(self) -> int:
         """Total cost."""
-        return sum(one.microusd for one in self.spending)
+        return sum(phase.microusd for phase in self.spending)
 
     @property
     def sentence(self) -> str:
@@ -169,26 +169,26 @@ class LoopReport:
         text = f"Stopped after {counted(self.rounds, 'round')}: {self.stop_reason}."
         if not self.better:
             return f"{text} No better prompt was found."
-        found = self.holdout
-        difference = {} if found is None else found["difference"]
-        if found is None or difference.get("estimate") is None:
+        holdout = self.holdout
+        difference = {} if holdout is None else holdout["difference"]
+        if holdout is None or difference.get("estimate") is None:
             why = self.loop.evidence.get("doubt") or "no held-out cases"
             return f"{text} {NOT_VERIFIED}: {why}."
         likely = ""
         if difference["low"] is not None:
             likely = f" (likely {signed(difference['low'])} to {signed(difference['high'])})"
         new = f"the new {self.best.prompt}" if len(self.loop.prompts) > 1 else "the new prompt"
-        text += f" On {found['n']:,} held-out cases {new} is "
+        text += f" On {holdout['n']:,} held-out cases {new} is "
         text += f"{signed(difference['estimate'])}{likely}."
-        if not verified(found["n"]):
+        if not verified(holdout["n"]):
             return f"{text} {NOT_VERIFIED}: too few cases."
-        return text if self.proven else f"{text} {_DOUBTS.get(found['decision'], _UNCLEAR)}"
+        return text if self.proven else f"{text} {_DOUBTS.get(holdout['decision'], _UNCLEAR)}"
 
     @property
     def proven(self) -> bool:
         """Whether the held-out cases show that the best prompt is better than the first one."""
-        found = self.holdout
-        return found is not None and found["decision"] == "better" and verified(found["n"])
+        holdout = self.holdout
+        return holdout is not None and holdout["decision"] == "better" and verified(holdout["n"])
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON value."""
@@ -218,10 +218,10 @@ class LoopReport:
 
 def best_of(iterations: Sequence[Iteration]) -> Iteration:
     """Return the iteration with the best training score; the first of equals."""
-    measured = [one for one in iterations if one.score is not None]
+    measured = [iteration for iteration in iterations if iteration.score is not None]
     if not measured:
         return iterations[0]
-    return measured[converged([one.score or 0.0 for one in measured]).best]
+    return measured[converged([iteration.score or 0.0 for iteration in measured]).best]
 
 
 def loop_report(connection: sqlite3.Connection, context: LoopContext, loop: Loop) -> LoopReport:
@@ -270,19 +270,19 @@ def _busy(connection: sqlite3.Connection, loop: Loop) -> float:
 
 def next_steps(final: LoopReport) -> list[str]:
     """Return recommended next steps."""
-    loop, found = final.loop, final.holdout
+    loop, holdout = final.loop, final.holdout
     steps: list[str] = []
     if final.better and loop.branch is not None:
         steps.append(f"Review it: `git diff {(loop.base_commit or 'HEAD')[:8]} {loop.branch}`")
         steps.append(f"Push it for a pull request: `git push origin {loop.branch}`")
     elif final.better:
         steps.append("The approved suggestions are already in the repository.")
-    if found is not None and not verified(found["n"]):
-        steps.append(f"Add cases: {found['n']} are held out, but 16 are needed to verify a gain.")
-    elif found is not None and found["decision"] == "unclear":
+    if holdout is not None and not verified(holdout["n"]):
+        steps.append(f"Add cases: {holdout['n']} are held out, but 16 are needed to verify a gain.")
+    elif holdout is not None and holdout["decision"] == "unclear":
         steps.append("Add cases: the held-out ones do not show whether it is better.")
-    if found is not None and found["newly_failing"]:
-        steps.append(f"Check the newly failing cases: {', '.join(found['newly_failing'][:5])}.")
+    if holdout is not None and holdout["newly_failing"]:
+        steps.append(f"Check the newly failing cases: {', '.join(holdout['newly_failing'][:5])}.")
     if loop.stopped_by == "budget":
         steps.append(f"Continue with more budget: `edison loop {loop.experiment} --budget USD`")
     if loop.stopped_by == "max_iterations":
@@ -315,11 +315,11 @@ def write_report(context: LoopContext, loop: Loop) -> LoopReport:
         write_whole(folder / "report.html", document_page(title, sections))
         kept = {"prompt": final.best}
         if len(loop.prompts) > 1:
-            kept |= {f"prompt-{one.first.prompt}": one.best for one in final.courses}
+            kept |= {f"prompt-{course.first.prompt}": course.best for course in final.courses}
         for name, best in kept.items():
             write_whole(folder / f"{name}.md", best.text)
             write_whole(folder / f"{name}.txt", _body_of(context, best))
-        ids = dict.fromkeys(one.run_id for one in final.iterations if one.run_id)
+        ids = dict.fromkeys(course.run_id for course in final.iterations if course.run_id)
         runs = [find_run(connection, run_id) for run_id in ids]
         cells = Cells(connection, texts=not private)
         write_whole(folder / "results.csv", as_csv(rows_of(report_of(connection, runs), cells)))
@@ -332,7 +332,7 @@ def write_report(context: LoopContext, loop: Loop) -> LoopReport:
 def _body_of(context: LoopContext, iteration: Iteration) -> str:
     """Return a prompt by role, without its front matter."""
     sections = context.at(iteration).prompt.sections
-    texts = [f"{one.role.upper()}\n\n{one.template.source.strip()}\n" for one in sections]
+    texts = (f"{part.role.upper()}\n\n{part.template.source.strip()}\n" for part in sections)
     return "\n".join(texts)
 
 
@@ -347,7 +347,7 @@ def sections_of(final: LoopReport) -> Iterator[Section]:
         dropped = (f"{course.dropped}." for course in courses if course.dropped)
         yield _section("Prompts", dropped, _courses(final))
     means = "Scores are means over the training cases."
-    yield _section("Iterations", (means,), _iterations(final))
+    yield _section("Iterations", (means,), iterations_table(final.loop, final.iterations))
     yield _section("Cost", (f"{_busy_text(final)}.",), _spending(final))
     if final.advice:
         yield _section("Model recommendation", final.advice)
@@ -392,33 +392,44 @@ def _verdict(final: LoopReport) -> Iterator[str]:
 def _evidence(final: LoopReport) -> Table | None:
     rows = []
     for word, key in (("held-out", "holdout"), ("training", "train")):
-        found = final.loop.evidence.get(key)
-        if isinstance(found, dict):
-            sides = [found[side] and found[side]["estimate"] for side in ("before", "after")]
-            difference = found["difference"]
+        evidence = final.loop.evidence.get(key)
+        if isinstance(evidence, dict):
+            sides = [evidence[side] and evidence[side]["estimate"] for side in ("before", "after")]
+            difference = evidence["difference"]
             moved = change(difference["estimate"], difference["low"], difference["high"])
-            rows.append((word, str(found["n"]), *map(score, sides), moved, found["decision"]))
+            rows.append((word, str(evidence["n"]), *map(score, sides), moved, evidence["decision"]))
     head = ("cases", "n", "first", "best", "change", "decision")
     return Table.of(head, rows) if rows else None
 
 
-def _iterations(final: LoopReport) -> Table:
-    rows = (
+def iterations_table(loop: Loop, iterations: Sequence[Iteration]) -> Table:
+    """Return the iterations of a loop, each with its score on the training cases."""
+    best = best_of(iterations) if iterations else None
+    columns = (
+        Column("iteration", numeric=True),
+        Column("prompt"),
+        Column("version"),
+        Column("score", numeric=True),
+        Column("cases", numeric=True),
+        Column("run"),
+        Column("suggestion"),
+        Column(""),
+    )
+    rows = tuple(
         (
             str(iteration.number),
             Name(iteration.prompt),
             short(iteration.version),
             score(iteration.score),
-            str(iteration.cases or 0),
+            f"{iteration.cases or 0:,}",
             Name(iteration.run_id) if iteration.run_id else "not measured",
             Name(iteration.suggestion) if iteration.suggestion else "",
-            "best" if iteration == final.best else "dropped" if iteration.dropped else "",
+            "best" if iteration == best else "dropped" if iteration.dropped else "",
         )
-        for iteration in final.iterations
+        for iteration in iterations
     )
-    names = ("iteration", "prompt", "version", "score", "cases", "run", "suggestion", "")
-    table = Table.of(names, rows)
-    return table if len(final.loop.prompts) > 1 else table.without(["prompt"])
+    table = Table(columns, rows)
+    return table if len(loop.prompts) > 1 else table.without(["prompt"])
 
 
 def _courses(final: LoopReport) -> Table:
