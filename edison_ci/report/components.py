@@ -282,6 +282,8 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
 
 
 _JOINERS = re.compile("[\u200c-\u200f]")
+_AROUND = 3
+"""Unchanged lines around those of a diff."""
 
 
 def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
@@ -303,9 +305,9 @@ def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
     )  # fmt: skip
 
 
-def diff_view(before: str, after: str, *, around: int = 3) -> Markup:
+def diff_view(before: str, after: str) -> Markup:
     """Return a line diff of two texts; signs repeat what the colors show."""
-    rows = (_diff_row(*row) for row in _diff_lines(before, after, around))
+    rows = (_diff_row(*row) for row in _diff_lines(before, after))
     body = element("tbody", *rows)
     return element(
         "div", element("table", body), class_="diff", role="region", tabindex="0",
@@ -323,9 +325,9 @@ def _diff_row(kind: str, at: tuple[str, str], text: str) -> Markup:
     return element("tr", *cells, class_=kind or None)
 
 
-def _diff_lines(before: str, after: str, around: int) -> Iterator[tuple[str, tuple[str, str], str]]:
+def _diff_lines(before: str, after: str) -> Iterator[tuple[str, tuple[str, str], str]]:
     a, b = before.splitlines(), after.splitlines()
-    for group in matcher(a, b).get_grouped_opcodes(around):
+    for group in matcher(a, b).get_grouped_opcodes(_AROUND):
         yield "hunk", ("", ""), f"lines {group[0][1] + 1} to {group[-1][2]}"
         for tag, a1, a2, b1, b2 in group:
             if tag == "equal":

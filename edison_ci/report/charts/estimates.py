@@ -122,6 +122,8 @@ def _gate_bound(row: GateRow, unit: Unit) -> tuple[float | None, bool]:
 
 
 _ROOM = 150.0
+_COST, _VALUE = "cost per answer", "score"
+"""Names of the axes of a Pareto chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,6 @@ class Pareto:
 
     title: str
     points: tuple[ParetoPoint, ...]
-    cost: str = "cost per answer"
-    value: str = "score"
-    cost_unit: Unit = Unit.DOLLARS
-    value_unit: Unit = Unit.POINTS
     width: int = 640
     height: int = 300
 
@@ -159,11 +157,11 @@ def pareto(chart: Pareto) -> Drawing:
     if not spots:
         return Drawing(chart.title, empty(chart.width, chart.title, "No measurements yet."), table)
     box = Box(52, 28, chart.width - 20, chart.height - 44)
-    right = scale_of([s.cost for s in spots], chart.cost_unit, zero=True).on(box.left, box.right)
+    right = scale_of([s.cost for s in spots], Unit.DOLLARS, zero=True).on(box.left, box.right)
     ends = [value for s in spots for value in (s.value, s.low, s.high)]
-    up = scale_of(ends, chart.value_unit).on(box.bottom, box.top)
-    worth = f"{chart.value}, {chart.value_unit.noun}"
-    drawn = [*left_axis(up, box, worth), *bottom_axis(right, box, f"{chart.cost}")]
+    up = scale_of(ends, Unit.POINTS).on(box.bottom, box.top)
+    worth = f"{_VALUE}, {Unit.POINTS.noun}"
+    drawn = [*left_axis(up, box, worth), *bottom_axis(right, box, _COST)]
     placed = [(right.at(s.cost or 0.0), up.at(s.value or 0.0), s) for s in spots]
     front = sorted((p for p in placed if p[2].front), key=lambda p: (p[0], -p[1]))
     stairs: list[tuple[float, float]] = []
@@ -173,7 +171,7 @@ def pareto(chart: Pareto) -> Drawing:
     drawn += [line] if line is not None else []
     whiskers: list[Box] = []
     for x, y, spot in placed:
-        pieces: list[Markup] = [element("title", _point_label(chart, spot))]
+        pieces: list[Markup] = [element("title", _point_label(spot))]
         if finite(spot.low) is not None and finite(spot.high) is not None:
             lower, upper = up.at(spot.low or 0.0), up.at(spot.high or 0.0)
             pieces.append(whisker((x, lower), (x, upper), "c-s1" if spot.front else "c-s2"))
@@ -181,7 +179,7 @@ def pareto(chart: Pareto) -> Drawing:
         pieces.append(_mark(spot, x, y))
         drawn.append(element("g", *pieces))
     drawn += _names(placed, box, [*_segments(stairs), *whiskers])
-    svg = frame(size, chart.title, _pareto_summary(chart, spots), *drawn)
+    svg = frame(size, chart.title, _pareto_summary(spots), *drawn)
     note = "Filled diamonds are on the Pareto front: no option is both cheaper and better."
     return Drawing(chart.title, svg, table, note)
 
@@ -226,32 +224,32 @@ def _overlap(a: Box, b: Box) -> bool:
     return a.left < b.right and b.left < a.right and a.top < b.bottom and b.top < a.bottom
 
 
-def _point_label(chart: Pareto, spot: ParetoPoint) -> str:
-    worth = format_value(chart.value_unit, spot.value)
+def _point_label(spot: ParetoPoint) -> str:
+    worth = format_value(Unit.POINTS, spot.value)
     if finite(spot.low) is not None:
-        worth += f" ({format_interval(chart.value_unit, spot.low, spot.high)})"
-    return f"{spot.label}: {worth}, {chart.cost} {format_value(chart.cost_unit, spot.cost)}"
+        worth += f" ({format_interval(Unit.POINTS, spot.low, spot.high)})"
+    return f"{spot.label}: {worth}, {_COST} {format_value(Unit.DOLLARS, spot.cost)}"
 
 
-def _pareto_summary(chart: Pareto, spots: Sequence[ParetoPoint]) -> str:
-    front = "; ".join(_point_label(chart, spot) for spot in spots if spot.front) or "none"
+def _pareto_summary(spots: Sequence[ParetoPoint]) -> str:
+    front = "; ".join(_point_label(spot) for spot in spots if spot.front) or "none"
     return f"{len(spots)} options. Pareto front: {front}."
 
 
 def _pareto_table(chart: Pareto) -> Table:
     columns = (
         Column("name"),
-        Column(chart.cost, numeric=True),
-        Column(chart.value, numeric=True),
+        Column(_COST, numeric=True),
+        Column(_VALUE, numeric=True),
         Column("95% CI", numeric=True),
         Column("front"),
     )
     rows = tuple(
         (
             spot.label,
-            format_value(chart.cost_unit, spot.cost),
-            format_value(chart.value_unit, spot.value),
-            format_interval(chart.value_unit, spot.low, spot.high),
+            format_value(Unit.DOLLARS, spot.cost),
+            format_value(Unit.POINTS, spot.value),
+            format_interval(Unit.POINTS, spot.low, spot.high),
             "yes" if spot.front else "no",
         )
         for spot in chart.points
