@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import utc
 from edison_ci.config.case_facts import content_hash, facts_of
 from edison_ci.config.load import load_project
+from edison_ci.plan.versions import History
 from edison_ci.results.rollups import rollups_of
-from edison_ci.results.versions import History
 from edison_ci.store.answers import text_hash
 from edison_ci.store.database import open_database
 

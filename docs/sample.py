@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.records import CellStatus, Completion, FinishReason, RunStatus, Side
-from edison_ci.results.rollups import StoredEstimate, write_rollups
+from edison_ci.results.rollups import write_rollups
+from edison_ci.results.scores import VariantScore
 from edison_ci.results.slices import slices_of
+from edison_ci.stats.scores import Interval
 from edison_ci.store.answers import CachedAnswer, Settlement
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.cells import CaseFacts, CellRow, Component, finish_cells
@@ -70,7 +72,7 @@ class Sample:
     def sum_up(self, run_id: str) -> None:
         """Write the sums of a run."""
         slices = slices_of(self.connection, run_id)
-        write_rollups(run_id, intervals=[_interval()], slices=slices)(self.connection)
+        write_rollups(run_id, scores=[_score()], slices=slices)(self.connection)
 
     def _move(self, run_id: str, status: str, time: str, **changes: object) -> None:
         move_run(run_id, RunStatus(status), time, **changes)(self.connection)
@@ -189,5 +191,5 @@ def build(path: Path) -> None:
         connection.execute("commit")
 
 
-def _interval() -> StoredEstimate:
-    return StoredEstimate("head", "", "", "composite", 0.7125, 0.31, 0.94, 4, "effective-n Wilson")
+def _score() -> VariantScore:
+    return VariantScore("", "", Interval(0.7125, 0.31, 0.94, 4, "effective-n Wilson"), None)

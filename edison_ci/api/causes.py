@@ -235,8 +235,7 @@ def _texts(project: Project, run: Run, prompt: Prompt) -> tuple[str, str]:
     repository = git.Repository.find(project.root)
     data = None
     if repository is not None:
-        folder = project.root.resolve().relative_to(repository.root).as_posix()
-        place = prompt.path if folder == "." else f"{folder}/{prompt.path}"
+        place = repository.prefix_of(project.root) + prompt.path
         data = repository.read(str(run.base_commit), place)
     if data is None:
         raise UsageError(

@@ -10,7 +10,7 @@ from edison_ci import feature, utc
 from edison_ci.api.budgets import BudgetUse, budgets_in_use, shared_budgets, site_budgets
 from edison_ci.documents.record_json import Document, fields_of
 from edison_ci.errors import UsageError
-from edison_ci.results import current_prices, spending
+from edison_ci.results import spending
 from edison_ci.store import database
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def costs_of(
     else:
         by = by or "day"
         with database.open_for_reading(project.root / project.file.results) as connection:
-            prices = current_prices.CurrentPrices(project)
+            prices = spending.CurrentPrices(project)
             rows = spending.spending_by(connection, by, prices, since=f"{first}")
             each_day = rows
             if by != "day":

@@ -13,8 +13,9 @@ from edison_ci.documents import marks as document_marks
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.errors import UsageError
 from edison_ci.git import repository as git
+from edison_ci.plan import versions as plan_versions
 from edison_ci.plan.versions import short
-from edison_ci.results import samples, stored_runs
+from edison_ci.results import case_filter, stored_runs
 from edison_ci.results import scores as result_scores
 from edison_ci.results import versions as result_versions
 from edison_ci.spelling import did_you_mean
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.results.versions import Version, VersionComparison, VersionHistory
+    from edison_ci.plan.versions import Version
+    from edison_ci.results.versions import VersionComparison, VersionHistory
 
 
 class PromptHistory(NamedTuple):
@@ -48,7 +50,7 @@ class PromptHistory(NamedTuple):
 
 def prompt_history(project: Project, prompt: Prompt) -> PromptHistory:
     """Return the versions of a prompt that Git and stored runs know."""
-    history = result_versions.History.of(prompt, project)
+    history = plan_versions.History.of(prompt, project)
     if not (project.root / project.file.results).exists():
         lineage = result_versions.lineage_of(history, None)
     else:
@@ -88,7 +90,7 @@ class NamedVersion:
     """A version that a command line names."""
 
     prompt: str
-    version: result_versions.Version
+    version: plan_versions.Version
     file: str = ""
     """The file it was read from, if it is not a version of a prompt of the project."""
 
@@ -196,13 +198,13 @@ def _find_version(project: Project, folder: Path, prompt: Prompt | None, word: s
             f"which prompt is {word!r} a version of?",
             hint="write PROMPT@VERSION, or add --prompt PROMPT",
         )
-    history = result_versions.History.of(prompt, project)
+    history = plan_versions.History.of(prompt, project)
     versions = history.versions()
-    former = [] if result_versions.find_version(versions, word) else history.former()
+    former = [] if plan_versions.find_version(versions, word) else history.former()
     if not word:
         found = next(version for version in versions if version.hash == prompt.version)
         return NamedVersion(prompt.id, found)
-    if known := result_versions.find_version([*versions, *former], word):
+    if known := plan_versions.find_version([*versions, *former], word):
         return NamedVersion(prompt.id, known)
     if (folder / word).is_file():
         return _file(project, folder, word)
@@ -217,7 +219,7 @@ def _find_version(project: Project, folder: Path, prompt: Prompt | None, word: s
     return NamedVersion(prompt.id, there)
 
 
-def _at(lineage: result_versions.History, versions: list[Version], word: str) -> Version | None:
+def _at(lineage: plan_versions.History, versions: list[Version], word: str) -> Version | None:
     """Return the version in a commit; raises UsageError with similar names."""
     assert lineage.repository is not None
     try:
@@ -245,7 +247,7 @@ def _file(project: Project, folder: Path, word: str) -> NamedVersion:
     if prompt is None:
         said = problems[0].message if problems else "it cannot be read"
         raise UsageError(f"{word} is not a prompt: {said}", hint="name a prompt file")
-    return NamedVersion(prompt.id, result_versions.Version(prompt.version, word, data), word)
+    return NamedVersion(prompt.id, plan_versions.Version(prompt.version, word, data), word)
 
 
 def _lines(before: NamedVersion, after: NamedVersion) -> list[str]:
@@ -271,7 +273,7 @@ def _scores(project: Project, before: NamedVersion, after: NamedVersion) -> list
             connection,
             {before.measured_as, after.measured_as},
             pair,
-            lambda name: samples.case_filter_of(project, name, connection),
+            lambda name: case_filter.case_filter_of(project, name, connection),
         )
 
 
@@ -301,7 +303,7 @@ class Promotion(NamedTuple):
 
 def promote(project: Project, prompt: Prompt, name: str) -> Promotion:
     """Mark a version of a prompt as the one in production; raises UsageError."""
-    history = result_versions.History.of(prompt, project)
+    history = plan_versions.History.of(prompt, project)
     version, before = _version_named(history, name), prompt.header.production
     site = sites.Site(project.root, project.file)
     changed = file_edits.promote(site, project, prompt, short(version.hash))
@@ -314,11 +316,11 @@ def promote(project: Project, prompt: Prompt, name: str) -> Promotion:
     return Promotion(prompt, version, before or "", changed, measured, in_git)
 
 
-def _version_named(history: result_versions.History, word: str) -> Version:
+def _version_named(history: plan_versions.History, word: str) -> Version:
     versions = history.versions()
     if word == "current":
         return next(version for version in versions if version.hash == history.prompt.version)
-    if known := result_versions.find_version(versions, word):
+    if known := plan_versions.find_version(versions, word):
         return known
     if history.repository is not None:
         try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.decide import findings, recommendation
+from edison_ci.decide import recommendation
 from edison_ci.documents.record_json import Document, fields_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.plan import versions as plan_versions
-from edison_ci.results import current_prices, samples, scores, stored_runs
+from edison_ci.results import case_filter as result_case_filter
 from edison_ci.results import leaderboard as result_leaderboard
+from edison_ci.results import scores, spending, stored_runs
 from edison_ci.results.snapshot import measured_experiments
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats import sentences as stat_sentences
@@ -60,7 +61,9 @@ def leaderboards(project: Project, request: LeaderboardRequest) -> list[Leaderbo
     with stored_runs.open_runs(project) as runs:
         reader = runs.connection
         names = measured_names(reader, project, request.experiment)
-        filters = {name: samples.case_filter_of(project, name, reader, tags) for name in names}
+        filters = {
+            name: result_case_filter.case_filter_of(project, name, reader, tags) for name in names
+        }
         if tags and names and not any(case_filter.only for case_filter in filters.values()):
             listed = " or ".join(map(repr, tags))
             raise UsageError(f"no case has the tag {listed}", hint="see: edison dataset stats")
@@ -80,9 +83,9 @@ def recommendations(project: Project, request: LeaderboardRequest) -> list[Recom
     )
     advices = []
     with stored_runs.open_runs(project) as runs:
-        reader, prices = runs.connection, current_prices.CurrentPrices(project)
+        reader, prices = runs.connection, spending.CurrentPrices(project)
         for name in measured_names(reader, project, request.experiment):
-            case_filter = samples.case_filter_of(project, name, reader)
+            case_filter = result_case_filter.case_filter_of(project, name, reader)
             measured = result_leaderboard.measurements_of(reader, name, case_filter, prices)
             if measured is not None:
                 advices.append(recommendation.advise(name, measured, case_filter, required))
@@ -199,7 +202,7 @@ def recommendation_sentences(advice: RecommendationResult) -> list[str]:
     else:
         sentences = [stat_sentences.value_sentence(best, margin=advice.margin)]
     sentences += [_doubt(doubt, best.best, advice.margin) for doubt in advice.doubts]
-    saved = findings.saved_microusd(advice)
+    saved = recommendation.saved_microusd(advice)
     if saved is not None and best.loss > 0:
         # Per thousand answers, because the saving per answer is too small to read.
         sentences.append(

@@ -146,8 +146,7 @@ def _changed_files(
 def _both_sides(
     project: Project, repository: git.Repository, view: RunResult, path: str
 ) -> FileDiff | None:
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    there = path if folder == "." else f"{folder}/{path}"
+    there = repository.prefix_of(project.root) + path
     try:
         with project.tree.open(path, max_bytes=_MOST_BYTES) as stream:
             after = stream.read()

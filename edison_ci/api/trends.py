@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import feature, utc
 from edison_ci.api.rankings import measured_names
-from edison_ci.decide import findings as decide_findings
+from edison_ci.decide import recommendation
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.results import scores, stored_runs
 from edison_ci.results import trends as result_trends
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.decide.findings import Finding
+    from edison_ci.decide.recommendation import Finding
     from edison_ci.results.trends import DriftFinding, TrendRun
 
 
@@ -55,13 +55,13 @@ def experiment_trends(
             rule = result_trends.alarm_rule(known.file.alerts if known else None)
             floor = result_trends.floor_of(known)
             drift = result_trends.drift_of(reader, series, threshold=floor, rule=rule)
-            advice = decide_findings.advice_on(reader, project, name)
+            advice = recommendation.advice_on(reader, project, name)
             trends.append(
                 ExperimentTrend(
                     name,
                     [point for point in series if point.run.created_at >= first],
                     drift,
-                    decide_findings.findings_of(advice, drift),
+                    recommendation.findings_of(advice, drift),
                     feature.ask("production_trend", reader, name, drift),
                 )
             )

@@ -13,7 +13,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned
 from edison_ci.config import project_files
 from edison_ci.judges import approval as judge_approval
 from edison_ci.numeric import counted, fixed
-from edison_ci.stats import sampling
+from edison_ci.stats import corrected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,10 +136,10 @@ def _left_out(checked: LabelCheck) -> Iterator[str]:
 def _show_approval(terminal: Terminal, report: JudgeReport) -> None:
     standing, n = report.standing, report.together.n
     asked = standing.asked
-    if n < sampling.FEWEST_LABELS:
+    if n < corrected.FEWEST_LABELS:
         more = asked.min_n - n
         terminal.result(
-            f"  {counted(n, 'label')} are too few: {sampling.FEWEST_LABELS} are needed to "
+            f"  {counted(n, 'label')} are too few: {corrected.FEWEST_LABELS} are needed to "
             f"correct a score, {asked.min_n} for an approval."
         )
         if more > 0:

@@ -19,10 +19,10 @@ from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.errors import ExitCode
 from edison_ci.numeric import counted, dollars
 from edison_ci.records import RunStatus
-from edison_ci.results import live_progress, steering, stored_runs
+from edison_ci.results import live_progress, stored_runs
 
 if TYPE_CHECKING:
-    from edison_ci.results.steering import ModelState, SteeringState
+    from edison_ci.results.live_progress import ModelState, SteeringState
     from edison_ci.results.stored_runs import StoredRuns
     from edison_ci.store.runs import Event, Run
     from edison_ci.store.steering import SteeringRequest
@@ -227,7 +227,7 @@ def steer(state: CliState, request: SteerRequest) -> None:
         if actor is not None:
             answers = run_control.RunControl(site, actor).steer(run, changes)
         run = stored.current(run.id)
-        steered = steering.steering_state(stored.connection, run)
+        steered = live_progress.steering_state(stored.connection, run)
     if terminal.json:
         about = fields_of(run, "experiment", "status", run_id="id")
         terminal.document({**about, **steered.as_json(), "answers": as_document(answers)})

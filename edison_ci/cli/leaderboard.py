@@ -29,13 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.decide.recommendation import RecommendationResult
-    from edison_ci.results.leaderboard import (
-        Contrast,
-        Key,
-        Leaderboard,
-        LeaderboardRow,
-        PreferenceRanking,
-    )
+    from edison_ci.results.leaderboard import Contrast, Leaderboard, LeaderboardRow
+    from edison_ci.results.pairwise import Key, PreferenceRanking
     from edison_ci.stats.ranking import RankedSystem
     from edison_ci.stats.value import ValuedModel
 

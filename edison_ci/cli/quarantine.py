@@ -17,11 +17,11 @@ from edison_ci.config import load
 from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.numeric import counted, fixed
 from edison_ci.plan import selection
-from edison_ci.results import flakiness
+from edison_ci.results import case_history
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
-    from edison_ci.results.flakiness import Flakiness, Flaky
+    from edison_ci.results.case_history import Flakiness, Flaky
 
 _LISTED = 20
 _MANY = 0.2
@@ -158,13 +158,13 @@ def suggest(state: CliState, experiment: str | None) -> None:
     names = [project.experiment(experiment).id] if experiment else list(project.experiments)
     aside = {(entry.experiment, entry.case) for entry in project.quarantine}
     with lookup.results_of(project) as connection:
-        by_name = {name: flakiness.flakiness_of(connection, name) for name in names}
+        by_name = {name: case_history.flakiness_of(connection, name) for name in names}
     if terminal.json:
         documents = [_flakiness(name, of_name, aside) for name, of_name in by_name.items()]
         rule = {
-            "fewest_answers": flakiness.FEWEST,
-            "share": flakiness.SHARE,
-            "text": flakiness.RULE,
+            "fewest_answers": case_history.FEWEST,
+            "share": case_history.SHARE,
+            "text": case_history.RULE,
         }
         terminal.document({"rule": rule, "experiments": documents})
         return
@@ -172,7 +172,7 @@ def suggest(state: CliState, experiment: str | None) -> None:
         if index:
             terminal.result("")
         _show_suggestions(terminal, name, of_name, aside)
-    terminal.note(f"The rule: {flakiness.RULE}.")
+    terminal.note(f"The rule: {case_history.RULE}.")
 
 
 def show_flaky(terminal: Terminal, found: Flakiness) -> None:
@@ -184,7 +184,7 @@ def show_flaky(terminal: Terminal, found: Flakiness) -> None:
     terminal.result(
         "  ",
         StyledText(said, ODD if cases else GOOD),
-        f" ({asked} with {flakiness.FEWEST}+ answers)",
+        f" ({asked} with {case_history.FEWEST}+ answers)",
     )
     if cases:
         terminal.result(f"    {', '.join(cases[:10])}{' and more' if len(cases) > 10 else ''}")
@@ -198,7 +198,7 @@ def _show_suggestions(
     if not found.runs:
         terminal.note("no complete run yet: edison run")
         return
-    asked = f"{counted(found.questions, 'question')} with {flakiness.FEWEST} or more answers"
+    asked = f"{counted(found.questions, 'question')} with {case_history.FEWEST} or more answers"
     terminal.result(f"  {counted(len(found.cases), 'flaky case')} by {asked}")
     if found.too_few:
         terminal.note(

@@ -28,7 +28,7 @@ from edison_ci.numeric import (
 )
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.report.run_facts import cost_text
-from edison_ci.results import decisions, report, run_result, snapshot, triage
+from edison_ci.results import decisions, report, run_result, snapshot
 from edison_ci.results.slices import slice_order
 from edison_ci.sanitize import in_actions
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.execute.progress import Progress
+    from edison_ci.results.components import ComponentSpread, ComponentTotal
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.human_grades import HumanGrades
     from edison_ci.results.judges import JudgeFindings, PanelAgreement
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.rollups import ComponentTotal
     from edison_ci.results.run_result import RunResult
-    from edison_ci.results.scores import ComponentSpread, VariantScore
+    from edison_ci.results.scores import VariantScore
     from edison_ci.results.slices import Reliability, Slice
     from edison_ci.results.weaknesses import PromptContrast
     from edison_ci.store.runs import Run
@@ -349,7 +349,7 @@ def _sentence(terminal: Terminal, summary: RunResult) -> None:
 def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
     """Print the headline, the failing cases with their reasons, and how to look closer."""
     _sentence(terminal, summary)
-    triaged = summary.triage(most=None if everything else triage.SHOWN)
+    triaged = summary.triage(most=None if everything else run_result.FAILING_SHOWN)
     if triaged is None or not triaged.worst:
         return
     several, fresh = len(summary.models) > 1, any(failing.newly for failing in triaged.worst)

@@ -10,7 +10,7 @@ from edison_ci.api.trends import experiment_trends
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
-from edison_ci.decide import findings as decide_findings
+from edison_ci.decide import recommendation
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.stats.drift import Alarm
 
@@ -85,7 +85,7 @@ def _show(terminal: Terminal, trend: ExperimentTrend, days: str) -> None:
     if trend.production is not None:
         _show_production(terminal, trend.production)
     for finding in trend.findings:
-        if finding.kind is not decide_findings.FindingKind.DECLINE:  # said with the drift
+        if finding.kind is not recommendation.FindingKind.DECLINE:  # said with the drift
             terminal.result(f"{finding.kind}: {finding.sentence}")
 
 

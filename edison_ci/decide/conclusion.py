@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from edison_ci.decide.verdict import (
 )
 from edison_ci.errors import UsageError
 from edison_ci.git.repository import Repository
-from edison_ci.plan.anchors import production_versions, tagged_commit
+from edison_ci.plan.baseline import production_versions, tagged_commit
 from edison_ci.plan.interim_analysis import (
     InterimAnalysis,
     batch_size,
@@ -35,6 +34,7 @@ from edison_ci.results.comparison_sample import (
 from edison_ci.results.decisions import decisions_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
 from edison_ci.results.snapshot import (
+    command_line_of,
     differing_eval_suite,
     grading_hash,
     outside_models_of,
@@ -68,9 +68,9 @@ def last_interim(connection: sqlite3.Connection, run: Run) -> InterimAnalysis | 
     interims = stored_interims(connection, run.id)
     if not interims:
         return None
-    known: dict[str, Any] = max(interims, key=lambda interim: int(interim["number"]))
+    last: dict[str, Any] = max(interims, key=lambda interim: int(interim["number"]))
     names = ("kind", "number", "of", "at", "most")
-    return InterimAnalysis(**{name: known[name] for name in names}, seed=run.plan_hash)
+    return InterimAnalysis(**{name: last[name] for name in names}, seed=run.plan_hash)
 
 
 def decide_again(
@@ -119,10 +119,8 @@ def interim_of_cell(
 
 def _regraded_run(run: Run) -> str | None:
     """Return the run whose answers a run regrades."""
-    try:
-        return json.loads(run.snapshot).get("command line", {}).get("regrade")  # type: ignore[no-any-return]  # written by a session
-    except (ValueError, AttributeError):
-        return None
+    regraded = command_line_of(run).get("regrade")
+    return None if regraded is None else str(regraded)
 
 
 # The newest complete run of the merge base, graded by the same eval suite, whose answers are at
@@ -147,10 +145,10 @@ def stored_base(
         origin = _origin(project)
     except UsageError as error:
         return StoredBaseline(sentence=_no_base(error.message, run, "REF"))
-    found = _comparable(connection, run, origin, _keys(project))
-    if isinstance(found, str):
-        return StoredBaseline(sentence=_no_base(found, run, origin.branch))
-    choice, cells = found
+    comparable = _comparable(connection, run, origin, _keys(project))
+    if isinstance(comparable, str):
+        return StoredBaseline(sentence=_no_base(comparable, run, origin.branch))
+    choice, cells = comparable
     at = f"{origin.branch} at {origin.commit[:8]}"
     about = {
         "run_id": choice.run.id,
@@ -173,13 +171,13 @@ def fixed_version(
     except UsageError as error:
         hint = f": {error.hint}" if error.hint else ""
         return StoredBaseline(sentence=f"Not compared with {name}: {error.message}{hint}.")
-    found = _first_comparable(connection, run, choices, _keys(project))
-    if isinstance(found, str):
-        reason = found or "no complete run of it is stored"
+    comparable = _first_comparable(connection, run, choices, _keys(project))
+    if isinstance(comparable, str):
+        reason = comparable or "no complete run of it is stored"
         command = f"edison run {run.experiment} --against {ref}"
-        said = f"Not compared with {name}: {reason}. Measure it with `{command}`."
-        return StoredBaseline(sentence=said)
-    choice, cells = found
+        missing = f"Not compared with {name}: {reason}. Measure it with `{command}`."
+        return StoredBaseline(sentence=missing)
+    choice, cells = comparable
     commit = choice.run.commit_id if choice.side == Side.HEAD else choice.run.base_commit
     about = {"name": name, "run_id": choice.run.id, "side": choice.side, "commit": commit}
     which = "the base of this run" if choice.run.id == run.id else f"run {choice.run.id}"
@@ -200,15 +198,17 @@ def _fixed_choices(
     if tag != name:
         commit = tagged_commit(repository, tag, trusted)
         own = [(run, Side.BASE)] if run.base_commit == commit else []
-        found = [*own, *runs_at_commit(connection, run, commit, most=_MOST_RUNS)]
-        return [CellChoice(name, one, side) for one, side in found], tag
+        runs = [*own, *runs_at_commit(connection, run, commit, most=_MOST_RUNS)]
+        return [CellChoice(name, stored, side) for stored, side in runs], tag
     versions = production_versions(repository, project, run.experiment, trusted)
-    found = runs_of_versions(connection, run, versions, most=_MOST_RUNS)
+    runs = runs_of_versions(connection, run, versions, most=_MOST_RUNS)
     first = next(iter(versions))
     paths = [prompt.path for prompt in project.prompts.values() if prompt.id == first]
     at = [commit_of_version(path, project.root, repository, versions[first]) for path in paths]
     ref = next((commit[:8] for commit in at if commit is not None), "COMMIT")
-    return [CellChoice(name, one, side, prompts=frozenset(versions)) for one, side in found], ref
+    return [
+        CellChoice(name, stored, side, prompts=frozenset(versions)) for stored, side in runs
+    ], ref
 
 
 def _no_base(reason: str, run: Run, ref: str) -> str:
@@ -237,8 +237,8 @@ def _comparable(
     """Return the stored run of a commit with its cells aligned with those of a run, or why not."""
     at = f"{origin.branch} at {origin.commit[:8]}"
     choices = _candidates(reader, run, origin)
-    found = _first_comparable(reader, run, choices, keys, f", of {at},")
-    return found or f"no complete run of {at} is stored"
+    comparable = _first_comparable(reader, run, choices, keys, f", of {at},")
+    return comparable or f"no complete run of {at} is stored"
 
 
 def _first_comparable(
@@ -262,8 +262,8 @@ def _first_comparable(
 
 
 def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[CellChoice]:
-    found = runs_at_commit(reader, run, origin.commit, most=_MOST_RUNS)
-    return [CellChoice(origin.branch, one, side) for one, side in found]
+    runs = runs_at_commit(reader, run, origin.commit, most=_MOST_RUNS)
+    return [CellChoice(origin.branch, stored, side) for stored, side in runs]
 
 
 def _unfit(run: Run, origin: RunOrigin | None, keys: Collection[str]) -> str:
@@ -272,8 +272,8 @@ def _unfit(run: Run, origin: RunOrigin | None, keys: Collection[str]) -> str:
         return "has only some of the cases, and such runs never serve as base"
     if run.simulated:
         what = run.simulation.removeprefix("simulated").strip()
-        said = f"has simulated {what}" if what else "is simulated"
-        return f"{said}, and such runs never serve as base"
+        reason = f"has simulated {what}" if what else "is simulated"
+        return f"{reason}, and such runs never serve as base"
     reasons = {
         "replay": "answers from a recording",
         IMPORT: "came in with a bundle",
@@ -370,11 +370,11 @@ def conclude(
         unapproved=question.unapproved,
         outside=outside_models_of(run),
     )
-    known = with_stored_base(connection, project, run, question.gates, background)
+    context = with_stored_base(connection, project, run, question.gates, background)
     if interim is not None:
         cells = TwoSidedSample.of_run(connection, run_id)
-        return _conclusion(decide(cells, question.gates, known), question)
-    return _conclusion(decide_again(connection, question.gates, run, known), question)
+        return _conclusion(decide(cells, question.gates, context), question)
+    return _conclusion(decide_again(connection, question.gates, run, context), question)
 
 
 def with_stored_base(

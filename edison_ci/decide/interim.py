@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.repeated_inputs import repetition_sentence
 from edison_ci.decide import wording
-from edison_ci.decide.gates import (
-    Finding,
-    allow_for_missing,
-    decide_gate,
-    decide_wins,
-    hold_at_worst,
-)
+from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, hold_at_worst
+from edison_ci.decide.win_rates import decide_wins
 from edison_ci.numeric import exceeds
 from edison_ci.plan.interim_analysis import batch_size, batches_of, is_inferred, takes_part
 from edison_ci.records import Side, Verdict
@@ -82,8 +77,8 @@ def _planned(question: Question, interim: InterimAnalysis) -> Finding:
     plain = _once(question)
     own = plain.decision
     alpha = round(1 - question.confidence, 12)
-    found = _once(replace(question, level=1 - planned_level(interim, alpha)))
-    p, decided = found.decision.p, found.decision
+    at_level = _once(replace(question, level=1 - planned_level(interim, alpha)))
+    p, decided = at_level.decision.p, at_level.decision
     if p is not None:
         value = repeated_p(p.value, look=interim.number, looks=interim.of)
         method = f"{p.method}, over {interim.of} planned analyses"
@@ -98,8 +93,11 @@ def _planned(question: Question, interim: InterimAnalysis) -> Finding:
         n_more=own.n_more if decided.verdict is Verdict.INCONCLUSIVE else None,
         n_more_range=own.n_more_range,
     )
-    return Finding(decision, lambda said: wording.planned_interim(found.say(said), said, interim),
-                   found.seed)  # fmt: skip
+
+    def say(final: GateDecision) -> str:
+        return wording.planned_interim(at_level.say(final), final, interim)
+
+    return Finding(decision, say, at_level.seed)
 
 
 def planned_level(interim: InterimAnalysis, alpha: float) -> float:
@@ -107,11 +105,8 @@ def planned_level(interim: InterimAnalysis, alpha: float) -> float:
     return planned_levels(interim.of, alpha=alpha)[interim.number - 1]
 
 
-# --- cases one after another ----------------------------------------------------------------------
-
-
 def _anytime(question: Question, interim: InterimAnalysis) -> Finding:
-    found = question.cells.pairs(question.metric, question.variants)
+    measured = question.cells.pairs(question.metric, question.variants)
     margin = question.gate.effective_margin
     share = min(max(margin.value, 1e-9), 1 - 1e-9) if margin.relative else None
 
@@ -134,9 +129,9 @@ def _anytime(question: Question, interim: InterimAnalysis) -> Finding:
         worst = question.cells.pairs(question.metric, question.variants, lost_as=0.0)
         return decided(worst).verdict is Verdict.PASS
 
-    decision = hold_at_worst(decided(found), found.lost, passes_at_worst)
-    decision = allow_for_missing(decision, found.missing)
-    return Finding(decision, lambda said: wording.sampled(said, question.metric, interim))
+    decision = hold_at_worst(decided(measured), measured.lost, passes_at_worst)
+    decision = allow_for_missing(decision, measured.missing)
+    return Finding(decision, lambda final: wording.sampled(final, question.metric, interim))
 
 
 def _planned_sizes(question: Question) -> dict[int, int]:
@@ -156,18 +151,18 @@ class _Ordered(NamedTuple):
     """How many of the pairs there were after each batch."""
 
 
-def _in_order(cells: TwoSidedSample, interim: InterimAnalysis, found: Paired) -> _Ordered:
+def _in_order(cells: TwoSidedSample, interim: InterimAnalysis, paired: Paired) -> _Ordered:
     batches = batches_of(cells.cases(), seed=interim.seed, size=batch_size(interim.most))
-    known = {case: index for index, case in enumerate(found.cases)}
+    positions = {case: index for index, case in enumerate(paired.cases)}
     order: list[int] = []
     ends: list[int] = []
     for batch in batches:
-        order += [known[case] for case in batch if case in known]
+        order += [positions[case] for case in batch if case in positions]
         ends.append(len(order))
     return _Ordered(
-        tuple(found.cases[i] for i in order),
-        tuple(found.base[i] for i in order),
-        tuple(found.head[i] for i in order),
+        tuple(paired.cases[i] for i in order),
+        tuple(paired.base[i] for i in order),
+        tuple(paired.head[i] for i in order),
         tuple(ends),
     )
 
@@ -179,18 +174,15 @@ def _positions(order: _Ordered, clusters: Sequence[str] | None) -> list[int]:
     return [len(set(clusters[:end])) for end in order.ends]
 
 
-def _same_by_construction(question: Question, found: Paired) -> bool:
+def _same_by_construction(question: Question, paired: Paired) -> bool:
     """Whether both sides have the same answers, including those of cases to come.
 
     Equal answers so far are not enough: a template may render differently for later cases only.
     """
-    total = len(found.cases) + found.missing
-    whole = bool(found.cases) and not exceeds(found.missing, MOST_MISSING * total)
-    whole = whole and not found.lost
-    return whole and found.same_answers and question.cells.one_version(question.variants)
-
-
-# --- what follows from an interim analysis --------------------------------------------------------
+    total = len(paired.cases) + paired.missing
+    whole = bool(paired.cases) and not exceeds(paired.missing, MOST_MISSING * total)
+    whole = whole and not paired.lost
+    return whole and paired.same_answers and question.cells.one_version(question.variants)
 
 
 def open_rows(rows: Sequence[GateRow], interim: InterimAnalysis) -> list[GateRow]:
@@ -218,9 +210,9 @@ def unclear_variants(
     rows: Sequence[GateRow], interim: InterimAnalysis
 ) -> frozenset[tuple[str, str]] | None:
     """Return the prompts and models that need further repeats; None for all of them."""
-    found = [row for row in open_rows(rows, interim) if _helped_by_repeats(row)]
-    named = {(row.prompt, row.model) for row in found if row.prompt and row.model}
-    everything = interim.kind == "cases" or len(named) < len({(r.prompt, r.model) for r in found})
+    helped = [row for row in open_rows(rows, interim) if _helped_by_repeats(row)]
+    named = {(row.prompt, row.model) for row in helped if row.prompt and row.model}
+    everything = interim.kind == "cases" or len(named) < len({(r.prompt, r.model) for r in helped})
     return None if everything else frozenset(named)
 
 

@@ -15,7 +15,7 @@ from edison_ci.errors import EdisonError
 from edison_ci.numeric import fixed
 from edison_ci.plan.plan import RELATIVE, strictest
 from edison_ci.records import Side
-from edison_ci.results import samples
+from edison_ci.results import metrics, samples
 from edison_ci.stats.arrays import TIE
 from edison_ci.stats.power import smallest_effect
 from edison_ci.store import cells as store_cells
@@ -43,26 +43,26 @@ def with_past_spread(plan: Plan, project: Project, experiment: Experiment) -> Pl
     with contextlib.suppress(EdisonError), contextlib.closing(open_reader(path)) as reader:
         for run_id in newest_comparisons(reader, experiment.id, simulated=plan.simulated):
             cells = samples.TwoSidedSample.of_run(reader, run_id)
-            found = _widest(dataclasses.replace(cells, left_out=aside), gate, run_id)
-            if found is not None:
-                return _measured(plan, gate, run_id, *found)
+            widest = _widest(dataclasses.replace(cells, left_out=aside), gate, run_id)
+            if widest is not None:
+                return _measured(plan, gate, run_id, *widest)
     return plan
 
 
 def _widest(cells: samples.TwoSidedSample, gate: Gate, run_id: str) -> tuple[Spread, float] | None:
     """Return the spread and margin of the prompt and model that needs most cases."""
     bases = cells.variants(Side.BASE)
-    known = tuple(variant for variant in cells.variants(Side.HEAD) if variant in bases)
+    common = tuple(variant for variant in cells.variants(Side.HEAD) if variant in bases)
     clusters, metric = (
         store_cells.clusters_of(cells.connection, run_id),
-        samples.metric_of(cells, gate.metric),
+        metrics.metric_of(cells, gate.metric),
     )
-    groups = [(variant,) for variant in known] if gate.per == "model" else [known]
+    groups = [(variant,) for variant in common] if gate.per == "model" else [common]
     spreads = [
         gates.Question(gate, metric, cells, group, clusters).spread() for group in groups if group
     ]
-    usable = [found for found in spreads if found is not None and found[0].units >= _FEWEST]
-    return max(usable, key=lambda found: found[0].sd, default=None)
+    usable = [spread for spread in spreads if spread is not None and spread[0].units >= _FEWEST]
+    return max(usable, key=lambda spread: spread[0].sd, default=None)
 
 
 def _measured(plan: Plan, gate: Gate, run_id: str, spread: Spread, margin: float) -> Plan:
@@ -70,12 +70,14 @@ def _measured(plan: Plan, gate: Gate, run_id: str, spread: Spread, margin: float
     if effect is not None and spread.sd >= TIE:
         alpha = round(1 - gate.confidence, 10)
         effect = smallest_effect(plan.units, sd=spread.sd, alpha=alpha).value
-    said = f"differences vary by {fixed(100 * spread.sd, 1)} points, as measured in run {run_id}"
+    measured = (
+        f"differences vary by {fixed(100 * spread.sd, 1)} points, as measured in run {run_id}"
+    )
     return dataclasses.replace(
         plan,
         smallest_effect=effect,
         cases_for_margin=spread.needed,
         margin=margin,
         sd=spread.sd,
-        reasons=[*(reason for reason in plan.reasons if reason != RELATIVE), said],
+        reasons=[*(reason for reason in plan.reasons if reason != RELATIVE), measured],
     )

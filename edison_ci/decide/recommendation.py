@@ -1,27 +1,43 @@
-"""Which model to use: the most accurate, the fastest, or the best value.
+"""Which model to use, and what else the runs of an experiment support.
 
 Best value is the cheapest model that is non-inferior to the best one by the gate's rule (STATS 18).
-Models for which the cases are too few to decide are reported as such.
+Models for which the cases are too few to decide are reported as such. A finding is stated only
+where its test holds: a decline by the evidence that drift needs, a saving by the rule of
+non-inferiority. Costs are facts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import NOISE, exceeds, fixed, reaches
+from edison_ci.numeric import NOISE, dollars, exceeds, fixed, reaches
 from edison_ci.records import Side
-from edison_ci.results.leaderboard import Contrast, Scores, contrast_of, same_content
+from edison_ci.results.case_filter import CaseFilter, case_filter_of
+from edison_ci.results.leaderboard import (
+    Contrast,
+    Scores,
+    contrast_of,
+    measurements_of,
+    same_content,
+)
+from edison_ci.results.spending import CurrentPrices
+from edison_ci.stats.drift import Alarm
 from edison_ci.stats.power import cases_for_margin
+from edison_ci.stats.sentences import value_sentence
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
 from edison_ci.store.runs import common_simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from edison_ci.config.load import Project
     from edison_ci.results.leaderboard import LeaderboardRow, Measurements
-    from edison_ci.results.samples import CaseFilter
+    from edison_ci.results.trends import DriftFinding
+
 
 FEW = 10
 """Number of cases below which there is a warning (STATS 19)."""
@@ -85,18 +101,18 @@ def advise(
     most = max((len(row.scores.cases) for row in rows.values()), default=0)
     _refuse(rows, refused, lambda row: _short(row, most))
     cases = _common(list(rows.values()))
-    found = None
+    recommendation = None
     doubts: tuple[RejectedModel, ...] = ()
     if len(cases) >= 2:
         contenders = [_contender(name, row, cases) for name, row in rows.items()]
-        found = recommend(contenders, rule, clusters=case_filter.clusters_of(cases))
-        doubts = tuple(_doubts(found, rows, case_filter, rule))
+        recommendation = recommend(contenders, rule, clusters=case_filter.clusters_of(cases))
+        doubts = tuple(_doubts(recommendation, rows, case_filter, rule))
     timed = [(row.p50_ms, name) for name, row in rows.items() if row.p50_ms is not None]
     return RecommendationResult(
         experiment=experiment,
         rows=rows,
         cases=len(cases),
-        recommendation=found,
+        recommendation=recommendation,
         fastest=min(timed)[1] if timed else None,
         doubts=doubts,
         refused=tuple(refused),
@@ -146,14 +162,14 @@ def _unmet(row: LeaderboardRow, requirements: Requirements) -> str:
     if requirements.max_cost_microusd is not None and (
         cost is None or exceeds(cost, requirements.max_cost_microusd)
     ):
-        known = "unknown" if cost is None else f"${fixed(cost / 1e6, 6)}"
-        reasons.append(f"an answer costs {known}")
+        value = "unknown" if cost is None else f"${fixed(cost / 1e6, 6)}"
+        reasons.append(f"an answer costs {value}")
     late = row.p50_ms
     if requirements.max_latency_ms is not None and (
         late is None or late > requirements.max_latency_ms
     ):
-        known = "unknown" if late is None else f"{fixed(late, grouped=True)} ms"
-        reasons.append(f"its median latency is {known}")
+        value = "unknown" if late is None else f"{fixed(late, grouped=True)} ms"
+        reasons.append(f"its median latency is {value}")
     return ", ".join(reasons)
 
 
@@ -167,11 +183,14 @@ def _common(rows: Sequence[LeaderboardRow]) -> list[str]:
     if not rows:
         return []
     first, *others = rows
-    known = [dict(zip(row.scores.cases, row.contents, strict=True)) for row in others]
+    contents_by_row = [dict(zip(row.scores.cases, row.contents, strict=True)) for row in others]
     return [
         case
         for case, content in zip(first.scores.cases, first.contents, strict=True)
-        if all(case in each and same_content(content, each[case]) for each in known)
+        if all(
+            case in contents and same_content(content, contents[case])
+            for contents in contents_by_row
+        )
     ]
 
 
@@ -183,15 +202,15 @@ def _contender(name: str, row: LeaderboardRow, cases: Sequence[str]) -> Contende
 
 
 def _doubts(
-    found: Recommendation,
+    recommendation: Recommendation,
     rows: Mapping[str, LeaderboardRow],
     case_filter: CaseFilter,
     rule: GateRule,
 ) -> list[RejectedModel]:
     """Return the cheaper or faster models that are not shown to be as good as the best."""
-    best = next(model for model in found.models if model.name == found.best)
+    best = next(model for model in recommendation.models if model.name == recommendation.best)
     rejected = []
-    for model in found.models:
+    for model in recommendation.models:
         cheaper = model.cost < best.cost
         faster = (model.latency_median or 0.0) < (best.latency_median or 0.0)
         if model.as_good or not (cheaper or faster):
@@ -199,7 +218,7 @@ def _doubts(
         contrast = contrast_of(Scores.of(rows[best.name]), Scores.of(rows[model.name]), case_filter)
         if contrast is None:
             continue
-        others = max(1, len(found.models) - 1)
+        others = max(1, len(recommendation.models) - 1)
         worse = contrast.p * others <= rule.alpha and contrast.difference < -NOISE
         needed = None
         if not worse and contrast.sd is not None:
@@ -208,3 +227,85 @@ def _doubts(
             ).value
         rejected.append(RejectedModel(model.name, contrast, worse, needed))
     return rejected
+
+
+_ANSWERS = 1_000
+_FEWEST_CASES = 10
+
+
+class FindingKind(StrEnum):
+    """What a finding is about."""
+
+    DECLINE = "decline"
+    SAVING = "saving"
+    COST = "cost per point"
+
+
+class Finding(NamedTuple):
+    """One sentence, and what it is about."""
+
+    kind: FindingKind
+    sentence: str
+
+
+def advice_on(
+    connection: sqlite3.Connection, project: Project | None, experiment: str
+) -> RecommendationResult | None:
+    """Return which model to use in an experiment; None without a complete run.
+
+    Without the files of the project no case is left out, and costs are those that were paid.
+    """
+    if project is None or experiment not in project.experiments:
+        case_filter, prices = CaseFilter(), None
+    else:
+        case_filter = case_filter_of(project, experiment, connection)
+        prices = CurrentPrices(project)
+    measured = measurements_of(connection, experiment, case_filter, prices)
+    return None if measured is None else advise(experiment, measured, case_filter)
+
+
+def findings_of(
+    advice: RecommendationResult | None, drift: DriftFinding | None
+) -> tuple[Finding, ...]:
+    """Return what the runs support, the most urgent first."""
+    return tuple(_found(advice, drift))
+
+
+def _found(advice: RecommendationResult | None, drift: DriftFinding | None) -> Iterator[Finding]:
+    if drift is not None and drift.report is not None and drift.report.alarm is not Alarm.NONE:
+        yield Finding(FindingKind.DECLINE, drift.sentence)
+    if advice is None or advice.recommendation is None or advice.cases < _FEWEST_CASES:
+        return
+    if (saved := saved_microusd(advice)) is not None:
+        sentence = value_sentence(advice.recommendation, margin=advice.margin)
+        sentence += f" It saves {dollars(_ANSWERS * saved)} in {_ANSWERS:,} answers."
+        yield Finding(FindingKind.SAVING, sentence)
+    if costs := _costs_per_point(advice):
+        yield Finding(FindingKind.COST, costs)
+
+
+def saved_microusd(advice: RecommendationResult) -> float | None:
+    """Return what the cheaper model that is as good saves in an answer; None without one."""
+    recommendation = advice.recommendation
+    if recommendation is None or recommendation.value == recommendation.best:
+        return None
+    best, value = (
+        advice.rows[name].cost_microusd or 0.0
+        for name in (recommendation.best, recommendation.value)
+    )
+    return best - value if best > value else None
+
+
+def _costs_per_point(advice: RecommendationResult) -> str:
+    """Say what a point of score costs with each model; '' if nothing costs anything."""
+    assert advice.recommendation is not None
+    parts = []
+    for model in advice.recommendation.models:
+        cost = advice.rows[model.name].cost_microusd
+        if cost and model.value > 0:
+            score = 100 * model.value
+            price = dollars(_ANSWERS * cost / score)
+            parts.append(f"{model.name} {price} ({fixed(score, 1)} points)")
+    if not parts:
+        return ""
+    return f"A point of score in {_ANSWERS:,} answers costs: {', '.join(parts)}."

@@ -1,4 +1,11 @@
-"""The verdict of all gates of an experiment on a run."""
+"""The verdict of all gates of an experiment on a run.
+
+A gate on the worst slice passes if every slice of enough cases does, each without correction: to
+pass all of them wrongly is no more likely than to pass one wrongly (intersection-union). It fails
+if one slice fails after its p-value is corrected for all slices and all other gates (Holm), since
+among many slices some look bad by chance. Each push of a pull request is another chance to pass by
+luck: from the second on, PASS is decided at a smaller error, and FAIL as always.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +14,131 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
-from edison_ci.decide.gates import Finding, Question, why_no_win_rate
-from edison_ci.decide.interim import continues, planned_level, settles_later, stays
-from edison_ci.decide.pushes import decide_at_push
-from edison_ci.decide.worst_slice import decide_slices, planned_slices, slices_json, worst_of
+from edison_ci.decide.gates import Finding, Question, SliceFinding, unmeasured
+from edison_ci.decide.interim import continues, decide_interim, planned_level, settles_later, stays
+from edison_ci.decide.win_rates import why_no_win_rate
 from edison_ci.errors import ExitCode
-from edison_ci.plan.interim_analysis import takes_part
+from edison_ci.plan.interim_analysis import is_inferred, takes_part
 from edison_ci.records import Side, Verdict
 from edison_ci.results.decisions import GateRow
-from edison_ci.results.samples import TwoSidedSample, metric_of
-from edison_ci.stats.verdicts import decide_family
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.slices import cases_by_tag
+from edison_ci.stats.verdicts import SMALLEST_SLICE, decide_family, push_level
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.gates import Gate
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.records import BaselineDoubt
-    from edison_ci.results.samples import Variant
+    from edison_ci.results.samples import TwoSidedSample, Variant
     from edison_ci.stats.verdicts import GateDecision
+
+
+def decide_at_push(
+    question: Question, interim: InterimAnalysis | None, push: int | None
+) -> Finding:
+    """Decide a gate at a push of its pull request, 1 for the first; None is an unknown number."""
+    finding = decide_interim(question, interim)
+    decision = finding.decision
+    inferred = is_inferred(question.gate) and wording.IDENTICAL not in decision.notes
+    if decision.verdict is not Verdict.PASS or push == 1 or not inferred:
+        return finding
+    if push is None:
+        return _with_note(finding, decision, wording.PUSH_UNKNOWN)
+    alpha = push_level(round(1 - question.confidence, 12), push)
+    again = decide_interim(replace(question, level=1 - alpha), interim)
+    # The interval is for people, and keeps the confidence of the gate.
+    decision = replace(again.decision, interval=decision.interval, level=decision.level)
+    return _with_note(again, decision, wording.push_note(push, alpha))
+
+
+def _with_note(finding: Finding, decision: GateDecision, note: str) -> Finding:
+    return replace(
+        finding,
+        decision=replace(decision, notes=(*decision.notes, note)),
+        say=lambda final: wording.at_push(finding.say(final), note),
+    )
+
+
+_WORST_FIRST = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
+
+
+def decide_slices(question: Question, decide: Callable[[Question], Finding]) -> Finding:
+    """Decide a gate on each slice that is large enough.
+
+    Planned cases count, also those without an answer: a slice does not become too small because
+    the head broke it.
+    """
+    cells = question.cells
+    planned = {
+        case for variant in question.variants for case in cells.case_ids(variant, Side.HEAD)
+    } - cells.left_out
+    decided, small = [], []
+    for tag, members in cases_by_tag(cells.connection, cells.head.run_id).items():
+        inside = sorted(planned & members)
+        units = len(set(question.clusters_of(inside) or inside))
+        if units < SMALLEST_SLICE:
+            small += [(tag, len(inside))] if inside else []
+            continue
+        others = cells.left_out | (planned - members)
+        part = replace(question, cells=replace(cells, left_out=frozenset(others)))
+        decided.append(SliceFinding(tag, decide(part)))
+    if not decided:
+        none = unmeasured(question)
+        return Finding(none, lambda _: wording.no_slice(SMALLEST_SLICE), small=tuple(small))
+    first = decided[0].finding
+    return Finding(first.decision, first.say, first.seed, slices=tuple(decided), small=tuple(small))
+
+
+def planned_slices(question: Question) -> int:
+    """Return the number of slices that will be decided."""
+    same = Finding(unmeasured(question), lambda _: "")
+    return len(decide_slices(question, lambda _: same).slices)
+
+
+def worst_of(finding: Finding, decisions: Sequence[GateDecision]) -> tuple[Finding, GateDecision]:
+    """Return the worst slice, which stands for all of them, after the correction for all gates."""
+    verdict = next(v for v in _WORST_FIRST if any(d.verdict is v for d in decisions))
+    index = min(
+        (i for i, decision in enumerate(decisions) if decision.verdict is verdict),
+        key=lambda i: _badness(decisions[i]),
+    )
+    worst, decision = finding.slices[index], decisions[index]
+
+    def say(final: GateDecision) -> str:
+        count = len(finding.slices)
+        return wording.worst_slice(worst.finding.say(final), worst.tag, count, finding.small)
+
+    return replace(finding, decision=worst.finding.decision, say=say, seed=worst.finding.seed), (
+        decision
+    )
+
+
+def _badness(decision: GateDecision) -> tuple[float, float]:
+    """Return a sort key, lowest for the worst: by p-value where it fails, else by its bound."""
+    p = decision.p_adjusted if decision.verdict is Verdict.FAIL else None
+    worst = decision.worst_plausible if decision.worst_plausible is not None else decision.value
+    return (1.0 if p is None else p, 0.0 if worst is None else worst)
+
+
+def slices_json(finding: Finding, decisions: Sequence[GateDecision]) -> dict[str, Any]:
+    """Return all slices of a gate, as they appear in its details."""
+    rows = [
+        {
+            "tag": part.tag,
+            "verdict": str(decision.verdict),
+            "estimate": decision.value,
+            "low": None if decision.interval is None else decision.interval.low,
+            "high": None if decision.interval is None else decision.interval.high,
+            "worst_plausible": decision.worst_plausible,
+            "n": decision.n,
+            "p": None if decision.p is None else decision.p.value,
+            "p_holm": None if decision.p is None else decision.p_adjusted,
+        }
+        for part, decision in zip(finding.slices, decisions, strict=True)
+    ]
+    return {"slices": rows, "small_slices": [{"tag": tag, "n": n} for tag, n in finding.small]}
 
 
 # The row keeps its numbers and its sentence, but counts as skipped: it neither fails nor passes a
@@ -97,7 +210,7 @@ class RunDecision:
         if any(_is_waived(row) for row in rows):
             verdicts.add(Verdict.PASS)
         order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
-        verdict = next((one for one in order if one in verdicts), Verdict.SKIPPED)
+        verdict = next((possible for possible in order if possible in verdicts), Verdict.SKIPPED)
         code = ExitCode.GATE_FAILED if verdict is Verdict.FAIL else ExitCode.DONE
         if verdict is Verdict.INCONCLUSIVE and any(_insists(row) for row in rows):
             code = ExitCode.UNCLEAR
@@ -161,7 +274,9 @@ def _decide_rows(
         _find(row.question, background) if row.question is not None and old is None else None
         for row, old in zip(pending, kept, strict=True)
     ]
-    new = [one for finding in findings if finding is not None for one in finding.decisions]
+    new = [
+        decision for finding in findings if finding is not None for decision in finding.decisions
+    ]
     others = [p for row in kept if row is not None for p in _counted_ps(row)]
     decided = iter(decide_family(new, others=others).items if new else ())
     rows = []
@@ -215,9 +330,9 @@ class _Sides(NamedTuple):
 
 def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list[_PendingRow]:
     comparing = gate.compares
-    outside = [one for one in sides.heads if one.model in background.outside]
-    heads = tuple(one for one in sides.heads if one not in outside)
-    not_counted = [_PendingRow(gate, one, None, wording.outside(one)) for one in outside]
+    outside = [head for head in sides.heads if head.model in background.outside]
+    heads = tuple(head for head in sides.heads if head not in outside)
+    not_counted = [_PendingRow(gate, head, None, wording.outside(head)) for head in outside]
     if outside and not heads:
         return not_counted
     groups: list[tuple[Variant | None, tuple[Variant, ...]]] = [(None, heads)]
@@ -232,8 +347,8 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
         stored = None if background.has_base else background.stored
         cells = sides.compared
     if cells is None:
-        said = "" if stored is None else stored.sentence
-        reason = said or wording.no_base(background.base_ref)
+        sentence = "" if stored is None else stored.sentence
+        reason = sentence or wording.no_base(background.base_ref)
         # Nothing keeps a fixed version from being measured, so its gate stays open without it.
         open_ = gate.fixed is not None
         rows = [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
@@ -242,11 +357,11 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
     metric = metric_of(cells, gate.metric)
     rows = []
     for variant, members in groups:
-        known = tuple(member for member in members if member in bases)
-        if members and not known:
+        common = tuple(member for member in members if member in bases)
+        if members and not common:
             rows.append(_PendingRow(gate, variant, None, wording.no_base_of(variant)))
             continue
-        question = Question(gate, metric, cells, known, background.clusters)
+        question = Question(gate, metric, cells, common, background.clusters)
         wins = metric.kind == "wins" and gate.use != "human"
         reason = why_no_win_rate(cells, variant) if wins else ""
         if reason:
@@ -278,8 +393,8 @@ def _counted_ps(row: GateRow) -> list[float]:
     """Return the p-values with which a row counts in the family; 1 while it is not decided."""
     if row.detail.get("waiting"):
         return [1.0] * int(row.detail.get("tested", 0))
-    found = [one["p"] for one in row.detail.get("slices", [])] or [row.p]
-    return [p for p in found if p is not None]
+    p_values = [part["p"] for part in row.detail.get("slices", [])] or [row.p]
+    return [p for p in p_values if p is not None]
 
 
 def _skipped_row(row: _PendingRow) -> GateRow:

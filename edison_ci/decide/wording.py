@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.gates import Gate
     from edison_ci.plan.interim_analysis import InterimAnalysis
-    from edison_ci.results.samples import Metric, Share, Variant
+    from edison_ci.results.metrics import Metric
+    from edison_ci.results.samples import Share, Variant
     from edison_ci.stats.corrected import JudgeFavor
     from edison_ci.stats.flips import CaseFlips, Flips
     from edison_ci.stats.gates import Limit
@@ -65,18 +66,15 @@ def outside(variant: Variant) -> str:
 def comparison(decision: GateDecision, metric: Metric) -> str:
     """Return how both sides compare on the same cases."""
     if IDENTICAL in decision.notes:
-        return _with_notes(
-            f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision
-        )
+        return _identical(decision)
     if decision.n == 0:
-        gone = _missing_words(decision)
-        return f"{metric.label} could not be compared: no case has a value on both sides{gone}."
+        return _no_value(metric.label, "compared: no case has a value on both sides", decision)
     if NEAR in decision.notes and decision.value is not None and decision.interval is not None:
         low, high = (signed(end) for end in decision.interval)
         more = decision.n_more
         further = f" About {more_cases(more)} would settle it if it stays so." if more else ""
-        said = f"Changed by {signed(decision.value)} (likely {low} to {high}): {NEAR}.{further}"
-        return _with_notes(said, decision)
+        sentence = f"Changed by {signed(decision.value)} (likely {low} to {high}): {NEAR}.{further}"
+        return _with_notes(sentence, decision)
     if decision.kind == "relative" and decision.value is None:
         return _with_notes(_from_nothing(decision, metric), decision)
     return _with_notes(gate_sentence(decision, what=metric.label), decision)
@@ -101,41 +99,42 @@ def not_confirmed(decision: GateDecision, favor: JudgeFavor) -> str:
     )
 
 
-def flips(decision: GateDecision, found: Flips, cases_of: CaseFlips) -> str:
+def flips(decision: GateDecision, by_answers: Flips, cases_of: CaseFlips) -> str:
     """Return how many cases are newly failing, and whether that keeps the ceiling."""
     if IDENTICAL in decision.notes:
-        return _with_notes(
-            f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision
-        )
+        return _identical(decision)
     if decision.value is None:
-        gone = _missing_words(decision)
-        return f"Flips could not be counted: no case has a result on both sides{gone}."
-    said = f"{cases_of.counts} of {cases(cases_of.n)}"
-    if found.noise is not None:
-        broke, noise = (_percent(flipped / found.n) for flipped in (found.broken, found.noise))
-        said += f"; by answers {broke} broke, {noise} by noise"
+        return _no_value("Flips", "counted: no case has a result on both sides", decision)
+    sentence = f"{cases_of.counts} of {cases(cases_of.n)}"
+    if by_answers.noise is not None:
+        broke, noise = (
+            _percent(flipped / by_answers.n) for flipped in (by_answers.broken, by_answers.noise)
+        )
+        sentence += f"; by answers {broke} broke, {noise} by noise"
     asked = f"the {_percent(decision.margin)} allowed"
     if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
-        said += f": at worst {_percent(decision.worst_plausible)}, inside {asked}."
+        sentence += f": at worst {_percent(decision.worst_plausible)}, inside {asked}."
     elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
-        said += f": more than {asked}. {p_words(decision.p_adjusted)}."
+        sentence += f": more than {asked}. {p_words(decision.p_adjusted)}."
     else:
-        said += f": not clear whether it is inside {asked}.{_further(decision)}"
-    said = _with_notes(said, decision)
+        sentence += f": not clear whether it is inside {asked}.{_further(decision)}"
+    sentence = _with_notes(sentence, decision)
     return (
-        f"{said} {ONE_ANSWER[0].upper()}{ONE_ANSWER[1:]}." if ONE_ANSWER in decision.notes else said
+        f"{sentence} {ONE_ANSWER[0].upper()}{ONE_ANSWER[1:]}."
+        if ONE_ANSWER in decision.notes
+        else sentence
     )
 
 
-def worst_slice(said: str, tag: str, count: int, small: Sequence[tuple[str, int]]) -> str:
+def worst_slice(sentence: str, tag: str, count: int, small: Sequence[tuple[str, int]]) -> str:
     """Return the sentence of the worst slice, and which slices are too small for a verdict."""
     of = f"Worst of {count:,} slices" if count > 1 else "The only slice of enough cases"
-    said = f"{of}, {tag}: {said}"
+    sentence = f"{of}, {tag}: {sentence}"
     if not small:
-        return said
+        return sentence
     listed = ", ".join(f"{name} ({n:,})" for name, n in small[:_LISTED])
     more = f" and {len(small) - _LISTED:,} more" if len(small) > _LISTED else ""
-    return f"{said} Too small for a verdict: {listed}{more}."
+    return f"{sentence} Too small for a verdict: {listed}{more}."
 
 
 def no_slice(fewest: int) -> str:
@@ -152,9 +151,9 @@ def push_note(push: int, alpha: float) -> str:
     return f"push {push:,} of this pull request: to pass takes {confidence}% confidence"
 
 
-def at_push(said: str, note: str) -> str:
+def at_push(sentence: str, note: str) -> str:
     """Return a sentence with what holds for the push at which it was decided."""
-    return f"{said} {note[:1].upper()}{note[1:]}."
+    return f"{sentence} {note[:1].upper()}{note[1:]}."
 
 
 def distance(decision: GateDecision, name: str) -> str:
@@ -165,83 +164,79 @@ def distance(decision: GateDecision, name: str) -> str:
     return f"Distance to {name}: {signed(decision.value)} points (likely {low} to {high}). "
 
 
-def planned_interim(said: str, decision: GateDecision, interim: InterimAnalysis) -> str:
+def planned_interim(sentence: str, decision: GateDecision, interim: InterimAnalysis) -> str:
     """Return a sentence with the planned interim analysis at which it was decided."""
     repeats = "1 repeat" if interim.at == 1 else f"{interim.at:,} repeats"
     at = f"at interim analysis {interim.number} of {interim.of}, at {repeats} a case"
     if decision.verdict is not Verdict.INCONCLUSIVE:
-        return f"{said} Clear {at}."
+        return f"{sentence} Clear {at}."
     if interim.last:
-        return f"{said} Still not clear {at}."
-    return f"{said} Not clear {at}."
+        return f"{sentence} Still not clear {at}."
+    return f"{sentence} Not clear {at}."
 
 
 def sampled(decision: GateDecision, metric: Metric, interim: InterimAnalysis) -> str:
     """Return how both sides compare on the cases measured so far."""
     if decision.verdict is Verdict.INCONCLUSIVE and decision.value is not None:
         low, high = (signed(end) for end in decision.interval or (-1.0, 1.0))
-        said = _with_notes(
+        sentence = _with_notes(
             f"Changed by {signed(decision.value)} (likely {low} to {high}).", decision
         )
         for note in decision.notes:
-            said += f" {note[:1].upper()}{note[1:]}." if "comparisons" in note else ""
+            sentence += f" {note[:1].upper()}{note[1:]}." if "comparisons" in note else ""
     else:
-        said = comparison(decision, metric)
+        sentence = comparison(decision, metric)
     reached = f"{interim.at:,} of {cases(interim.most)} (early-stopping corrected)"
     if decision.verdict is not Verdict.INCONCLUSIVE:
-        return f"{said} Clear after {reached}."
-    return f"{said} {'Still not' if interim.last else 'Not'} clear after {reached}."
+        return f"{sentence} Clear after {reached}."
+    return f"{sentence} {'Still not' if interim.last else 'Not'} clear after {reached}."
 
 
 def level(decision: GateDecision, metric: Metric) -> str:
     """Return how a score compares with a floor or ceiling."""
     if decision.n == 0:
-        return (
-            f"{metric.label} could not be measured: no case has a value{_missing_words(decision)}."
-        )
+        return _no_value(metric.label, "measured: no case has a value", decision)
     return _with_notes(gate_sentence(decision, what=metric.label), decision)
 
 
 def pass_level(decision: GateDecision, limit: Limit, *, whole: bool) -> str:
     """Return how a pass rate compares with a floor or ceiling; `whole` cases pass or fail."""
     if decision.n == 0 or decision.value is None:
-        return (
-            f"Pass rate could not be measured: no case passed or failed{_missing_words(decision)}."
-        )
+        return _no_value("Pass rate", "measured: no case passed or failed", decision)
     rate, n = _percent(decision.value), decision.n
-    said = f"Pass rate {rate} over {cases(n)}"
+    sentence = f"Pass rate {rate} over {cases(n)}"
     if whole:
-        said = f"{round(decision.value * n):,} of {n:,} passed: {rate}"
+        sentence = f"{round(decision.value * n):,} of {n:,} passed: {rate}"
     if decision.interval is not None:
-        said += f" ({fixed(100 * decision.interval.low)} to {fixed(100 * decision.interval.high)})"
+        sentence += (
+            f" ({fixed(100 * decision.interval.low)} to {fixed(100 * decision.interval.high)})"
+        )
     asked, sure = limit_words(limit, _percent(limit.value)), sureness(decision.alpha)
     worst, best = decision.worst_plausible, decision.best_plausible
     if decision.verdict is Verdict.PASS and worst is not None:
-        said += f", worst plausible {_percent(worst)} ({sure}): keeps {asked}."
+        sentence += f", worst plausible {_percent(worst)} ({sure}): keeps {asked}."
     elif decision.verdict is Verdict.FAIL and best is not None:
-        said += f", best plausible {_percent(best)} ({sure}): misses {asked}."
+        sentence += f", best plausible {_percent(best)} ({sure}): misses {asked}."
     else:
-        said += f": not clear whether it keeps {asked}.{_further(decision)}"
-    return _with_notes(said, decision)
+        sentence += f": not clear whether it keeps {asked}.{_further(decision)}"
+    return _with_notes(sentence, decision)
 
 
 def every_pass(decision: GateDecision, failed: int) -> str:
     """Return whether all cases pass, where nothing else is allowed."""
     if decision.n == 0 or decision.value is None:
-        said = "Pass rate could not be measured: no case passed or failed"
-        return f"{said}{_missing_words(decision)}."
+        return _no_value("Pass rate", "measured: no case passed or failed", decision)
     if decision.verdict is Verdict.FAIL:
-        said = f"{failed:,} of {cases(decision.n)} failed; all must pass."
+        sentence = f"{failed:,} of {cases(decision.n)} failed; all must pass."
+    elif decision.verdict is Verdict.PASS and decision.n == 1:
+        sentence = "The only graded case passed."
     elif decision.verdict is Verdict.PASS:
-        many = decision.n > 1
-        said = (
-            f"All {cases(decision.n)} passed, as they must."
-            if many
-            else "The only graded case passed."
-        )
+        sentence = f"All {cases(decision.n)} passed, as they must."
     else:
-        said = f"None of the {cases(decision.n)} that were graded failed, but others are missing."
-    return _with_notes(said, decision)
+        sentence = (
+            f"None of the {cases(decision.n)} that were graded failed, but others are missing."
+        )
+    return _with_notes(sentence, decision)
 
 
 def share_level(decision: GateDecision, metric: Metric, share: Share, limit: Limit) -> str:
@@ -267,12 +262,10 @@ def share_change(
 def amount_level(decision: GateDecision, metric: Metric, limit: Limit) -> str:
     """Return how a mean amount compares with its limit."""
     if decision.value is None:
-        return (
-            f"{metric.label} could not be measured: no case has a value{_missing_words(decision)}."
-        )
+        return _no_value(metric.label, "measured: no case has a value", decision)
     asked = limit_words(limit, amount(metric, limit.value))
-    said = f"{metric.label} {amount(metric, decision.value)} a case ({cases(decision.n)})"
-    return _with_notes(f"{said}: {_keeps(decision)} {asked}.", decision)
+    sentence = f"{metric.label} {amount(metric, decision.value)} a case ({cases(decision.n)})"
+    return _with_notes(f"{sentence}: {_keeps(decision)} {asked}.", decision)
 
 
 def tail_level(decision: GateDecision, metric: Metric, limit: Limit, *, fewest: int) -> str:
@@ -280,9 +273,9 @@ def tail_level(decision: GateDecision, metric: Metric, limit: Limit, *, fewest: 
     if decision.value is None:
         return f"{metric.label} needs {fewest} live calls; there are {decision.n:,}."
     asked = limit_words(limit, amount(metric, limit.value))
-    said = f"{metric.label} {amount(metric, decision.value)} over {decision.n:,} calls"
+    sentence = f"{metric.label} {amount(metric, decision.value)} over {decision.n:,} calls"
     keeps = "keeps" if decision.verdict is Verdict.PASS else "misses"
-    return _with_notes(f"{said}: {keeps} {asked}.", decision)
+    return _with_notes(f"{sentence}: {keeps} {asked}.", decision)
 
 
 def tail_change(
@@ -295,54 +288,58 @@ def tail_change(
     kept = decision.value is not None and not exceeds(decision.value, decision.margin)
     inside = "inside" if kept else ""
     change = "" if decision.value is None else f" ({fixed(100 * decision.value, signed=True)}%)"
-    said = f"{metric.label} {amount(metric, head)}, {amount(metric, base)} in the base{change}"
+    sentence = f"{metric.label} {amount(metric, head)}, {amount(metric, base)} in the base{change}"
     allowed = f"the {100 * decision.margin:g}% allowed"
-    return _with_notes(f"{said}: {inside or 'more than'} {allowed}.", decision)
+    return _with_notes(f"{sentence}: {inside or 'more than'} {allowed}.", decision)
 
 
 def win_comparison(decision: GateDecision, rate: WinRate, names: tuple[str, str]) -> str:
     """Return which side is preferred, and whether the head is no worse than the base."""
     if IDENTICAL in decision.notes:
-        return _with_notes(
-            f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision
-        )
-    said = win_sentence(rate, a=names[0], b=names[1])
+        return _identical(decision)
+    sentence = win_sentence(rate, a=names[0], b=names[1])
     if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
         worst, asked = _percent(decision.worst_plausible), _percent(decision.margin)
         sure = sureness(decision.alpha)
-        said += f" Worst plausible win rate {worst} ({sure}): keeps the {asked} that you tolerate."
+        sentence += (
+            f" Worst plausible win rate {worst} ({sure}): keeps the {asked} that you tolerate."
+        )
     elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
         if decision.best_plausible is not None:
-            said += f" At most {_percent(decision.best_plausible)} ({sureness(decision.alpha)})."
-        said += f" {p_words(decision.p_adjusted)}."
+            sentence += (
+                f" At most {_percent(decision.best_plausible)} ({sureness(decision.alpha)})."
+            )
+        sentence += f" {p_words(decision.p_adjusted)}."
     elif decision.n_more is not None:
         few = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
-        said += f" {few}: about {decision.n_more:,} more would settle it if nothing really changed."
-    return _with_notes(said, decision)
+        sentence += (
+            f" {few}: about {decision.n_more:,} more would settle it if nothing really changed."
+        )
+    return _with_notes(sentence, decision)
 
 
 def win_level(decision: GateDecision, rate: WinRate, names: tuple[str, str], limit: Limit) -> str:
     """Return which side is preferred, and whether the win rate keeps a floor or ceiling."""
-    said = win_sentence(rate, a=names[0], b=names[1])
+    sentence = win_sentence(rate, a=names[0], b=names[1])
     asked, sure = limit_words(limit, _percent(limit.value)), sureness(decision.alpha)
     worst, best = decision.worst_plausible, decision.best_plausible
     if decision.verdict is Verdict.PASS and worst is not None:
-        said += f" Worst plausible win rate {_percent(worst)} ({sure}): keeps {asked}."
+        sentence += f" Worst plausible win rate {_percent(worst)} ({sure}): keeps {asked}."
     elif decision.verdict is Verdict.FAIL and best is not None:
-        said += f" Best plausible win rate {_percent(best)} ({sure}): misses {asked}."
+        sentence += f" Best plausible win rate {_percent(best)} ({sure}): misses {asked}."
     else:
-        said += f" Not clear whether a win rate of {_percent(rate.value or 0.0)} keeps {asked}."
-        said += _further(decision)
-    return _with_notes(said, decision)
+        sentence += f" Not clear whether a win rate of {_percent(rate.value or 0.0)} keeps {asked}."
+        sentence += _further(decision)
+    return _with_notes(sentence, decision)
 
 
 def unmeasured(gate: Gate, *, picked: int = 0) -> str:
     """Return that a run has not measured what a gate needs."""
     if gate.use == "human":
-        said = "No answer of this run was graded by a person"
+        sentence = "No answer of this run was graded by a person"
         if picked:
-            said = f"People graded {cases(picked)} that were picked, and no random sample"
-        return f"{said}: run `edison grade`, then `edison compare --gates`."
+            sentence = f"People graded {cases(picked)} that were picked, and no random sample"
+        return f"{sentence}: run `edison grade`, then `edison compare --gates`."
     return "No answers of this run were compared head to head."
 
 
@@ -364,10 +361,8 @@ def amount(metric: Metric, value: float) -> str:
 
 def _counted(metric: Metric, share: Share) -> str:
     inputs = metric.name.startswith("safety.input_")
-    noun, done = (
-        "cell" if inputs else "answer",
-        f"show{'s' if share.hits == 1 else ''} {metric.label}",
-    )
+    noun = "cell" if inputs else "answer"
+    done = f"show{'s' if share.hits == 1 else ''} {metric.label}"
     if metric.name == "errors":
         noun, done = "cell", "ended in an error"
     of = f"{share.of:,} {noun}{'' if share.of == 1 else 's'}"
@@ -385,8 +380,8 @@ def _from_nothing(decision: GateDecision, metric: Metric) -> str:
 
 
 def _keeps(decision: GateDecision) -> str:
-    said = {Verdict.PASS: "keeps", Verdict.FAIL: "misses"}
-    return said.get(decision.verdict, "not clear whether it keeps")
+    verbs = {Verdict.PASS: "keeps", Verdict.FAIL: "misses"}
+    return verbs.get(decision.verdict, "not clear whether it keeps")
 
 
 def _further(decision: GateDecision) -> str:
@@ -395,19 +390,25 @@ def _further(decision: GateDecision) -> str:
     return f" {settled_by(decision)}"
 
 
-def _missing_words(decision: GateDecision) -> str:
-    return f" ({cases(decision.missing)} missing)" if decision.missing else ""
+def _identical(decision: GateDecision) -> str:
+    sentence = f"Nothing to compare: identical outputs ({cases(decision.n)})."
+    return _with_notes(sentence, decision)
 
 
-def _with_notes(said: str, decision: GateDecision) -> str:
+def _no_value(what: str, why: str, decision: GateDecision) -> str:
+    missing = f" ({cases(decision.missing)} missing)" if decision.missing else ""
+    return f"{what} could not be {why}{missing}."
+
+
+def _with_notes(sentence: str, decision: GateDecision) -> str:
     """Add notes that matter to a reader, unless the sentence has them already."""
     for note in decision.notes:
         few = note == "very few cases" and decision.verdict is not Verdict.INCONCLUSIVE
         words = ("missing", "advisory", "clusters", "differences are")
-        told = few or any(word in note for word in words)
-        if told and note.lower() not in said.lower():
-            said = f"{said} {note[:1].upper()}{note[1:]}."
-    return said
+        matters = few or any(word in note for word in words)
+        if matters and note.lower() not in sentence.lower():
+            sentence = f"{sentence} {note[:1].upper()}{note[1:]}."
+    return sentence
 
 
 def _percent(share: float) -> str:

@@ -272,8 +272,7 @@ def first_parents(repository: Repository, ref: str) -> list[Commit]:
 
 def prompt_diff(project: Project, repository: Repository, commit: str, path: str) -> str:
     """Return the change of a prompt in a commit as a unified diff; '' if there is none."""
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    place = path if folder == "." else f"{folder}/{path}"
+    place = repository.prefix_of(project.root) + path
     parent = run_git("rev-parse", "--verify", "--quiet", f"{commit}^1", cwd=repository.root).line
     before, after = (
         (repository.read(at, place) or b"").decode("utf-8", "replace").splitlines() if at else []

@@ -115,7 +115,6 @@ def commit_of(project: Project, experiment: Experiment) -> str | None:
     head = repository.head() if repository is not None else None
     if repository is None or head is None:
         return None
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    prefix = "" if folder == "." else f"{folder}/"
+    prefix = repository.prefix_of(project.root)
     named = {*project.files_of(experiment), *_SHARED, project.file.paths.models}
     return None if repository.changed_paths(head) & {prefix + path for path in named} else head

@@ -89,6 +89,11 @@ class Repository:
         """Return the commit that is checked out; None before the first one."""
         return self._commit("HEAD")
 
+    def prefix_of(self, folder: Path) -> str:
+        """Return the path of a folder in the repository with a slash; '' for its root."""
+        path = folder.resolve().relative_to(self.root).as_posix()
+        return "" if path == "." else f"{path}/"
+
     def is_shallow(self) -> bool:
         """Whether this clone lacks the older part of its history."""
         return self._ask("rev-parse", "--is-shallow-repository").line == "true"

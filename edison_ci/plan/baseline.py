@@ -4,6 +4,10 @@ The variant is what is measured: prompts and generating models. The eval suite i
 measured with: data, checks, rubric, judges, gates. Base and head are measured with the same eval
 suite, so that only the variant differs. A prompt or model that was renamed is compared with its
 predecessor; what the base gates and the head does not measure is a doubt about the comparison.
+
+Gates may also compare with a fixed version: a tag, or the prompt versions in production. Both are
+read from the trusted side of a change, never from files that the change could edit: the mark
+`production` from the prompts at the base, and a tag only if it is part of the base's history.
 """
 
 from __future__ import annotations
@@ -22,18 +26,18 @@ from edison_ci.git.command import run_git
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe, plain
+from edison_ci.plan.versions import past_versions
 from edison_ci.records import BaselineDoubt, PromptId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.config.prompt import Prompt
 
     Configured = tuple[str, Model, Mapping[str, object]]
-    from collections.abc import Callable, Mapping
-
-    from edison_ci.config.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,7 @@ def impact_since(project: Project, ref: str, *, offline: bool = False) -> Impact
             hint="run without --offline, or fetch it first: git fetch --unshallow",
         )
     commit = repository.base_for(ref)
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    prefix = "" if folder == "." else f"{folder}/"
+    prefix = repository.prefix_of(project.root)
     base, _ = inspect_project(CommitTree(repository, commit, prefix))
     changed = repository.changed_paths(commit)
     affected: dict[str, tuple[str, ...]] = {}
@@ -149,7 +152,7 @@ def counterparts(old: Experiment, project: Project, new: Experiment) -> Counterp
         *_dropped_formats(old, new, prompts),
     )
     named = (("prompt", prompts), ("model", models))
-    replaced = [f"{kind} {a} is now {b}" for kind, each in named for a, b in each.items()]
+    replaced = [f"{kind} {a} is now {b}" for kind, renamed in named for a, b in renamed.items()]
     return Counterparts(dict(prompts), models, tuple(replaced), dropped)
 
 
@@ -161,8 +164,8 @@ def successors(before: Project, project: Project) -> dict[str, str]:
         for e in project.experiments.values()
         if e.id not in before.experiments and not e.file.archived
     }
-    found = _alike(gone, added, _same_experiment)
-    return {new: old for old, new in found.items()}
+    pairs = _alike(gone, added, _same_experiment)
+    return {new: old for old, new in pairs.items()}
 
 
 def dropped_experiments(before: Project, project: Project) -> list[Experiment]:
@@ -179,11 +182,8 @@ def dropped_experiments(before: Project, project: Project) -> list[Experiment]:
 
 
 def _runs(project: Project, name: str) -> bool:
-    found = project.experiments.get(name)
-    return found is not None and not found.file.archived
-
-
-# --- what is dropped ------------------------------------------------------------------------------
+    experiment = project.experiments.get(name)
+    return experiment is not None and not experiment.file.archived
 
 
 def _dropped_prompts(
@@ -213,9 +213,9 @@ def _dropped_models(
 
 def _dropped_formats(old: Experiment, new: Experiment, renamed: Mapping[str, str]) -> Iterator[str]:
     """Yield the formats that answers had to have, and need not have any more."""
-    known: dict[str, Prompt] = {prompt.id: prompt for prompt in new.prompts}
+    prompts: dict[str, Prompt] = {prompt.id: prompt for prompt in new.prompts}
     for prompt in old.prompts:
-        other = known.get(renamed.get(prompt.id, prompt.id))
+        other = prompts.get(renamed.get(prompt.id, prompt.id))
         if other is not None and not _formats(prompt) <= _formats(other):
             yield (
                 f"answers to {other.id} need no longer be {prompt.expect}: "
@@ -227,21 +227,18 @@ def _formats(prompt: Prompt) -> set[str]:
     return set(prompt.expect.split("+")) - {"none"}
 
 
-# --- what is alike --------------------------------------------------------------------------------
-
-
 def _matched(
     old: Mapping[str, T], new: Mapping[str, T], likeness: Callable[[T, T], float]
 ) -> dict[str, str]:
     """Return new names by old ones: of what is alike, and of one thing that replaces another."""
-    gone = {name: each for name, each in old.items() if name not in new}
-    added = {name: each for name, each in new.items() if name not in old}
-    found = _alike(gone, added, likeness)
-    left = [name for name in gone if name not in found]
-    right = [name for name in added if name not in found.values()]
+    gone = {name: item for name, item in old.items() if name not in new}
+    added = {name: item for name, item in new.items() if name not in old}
+    matched = _alike(gone, added, likeness)
+    left = [name for name in gone if name not in matched]
+    right = [name for name in added if name not in matched.values()]
     if len(left) == len(right) == 1:
-        found[left[0]] = right[0]
-    return found
+        matched[left[0]] = right[0]
+    return matched
 
 
 def _alike(
@@ -250,22 +247,22 @@ def _alike(
     """Return pairs of which at least half is the same, the most alike first."""
     scored = [
         (-score, old, new)
-        for old, one in gone.items()
+        for old, old_item in gone.items()
         for new, other in added.items()
-        if (score := likeness(one, other)) >= _ALIKE
+        if (score := likeness(old_item, other)) >= _ALIKE
     ]
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for _, old, new in sorted(scored):
-        if old not in found and new not in found.values():
-            found[old] = new
-    return found
+        if old not in pairs and new not in pairs.values():
+            pairs[old] = new
+    return pairs
 
 
 def _same_experiment(old: Experiment, new: Experiment) -> float:
     """Return how much two experiments have in common: nothing without a prompt in common."""
     shared = any(
-        one.id == other.id or _same_text(one, other) >= _ALIKE
-        for one in old.prompts
+        prompt.id == other.id or _same_text(prompt, other) >= _ALIKE
+        for prompt in old.prompts
         for other in new.prompts
     )
     if not shared:
@@ -276,12 +273,12 @@ def _same_experiment(old: Experiment, new: Experiment) -> float:
 def _leaves(value: Any, place: str = "") -> Iterator[str]:
     """Yield every value of a document with its place, wherever in a list it stands."""
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, item in value.items():
             if place or key not in _NAMES:
-                yield from _leaves(each, f"{place}.{key}")
+                yield from _leaves(item, f"{place}.{key}")
     elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(each, f"{place}[]")
+        for item in value:
+            yield from _leaves(item, f"{place}[]")
     else:
         yield f"{place}={value}"
 
@@ -327,24 +324,24 @@ class Base:
         """Return an experiment with the prompts and models of the base; None if it has none."""
         if self.experiment is None or self.project is None:
             return None
-        known = {prompt.id: prompt for prompt in self.project.prompts.values()}
-        known |= {prompt.id: prompt for prompt in self.experiment.prompts}
-        prompts = tuple(known[p.id] for p in experiment.prompts if p.id in known)
+        prompts_by_id = {prompt.id: prompt for prompt in self.project.prompts.values()}
+        prompts_by_id |= {prompt.id: prompt for prompt in self.experiment.prompts}
+        prompts = tuple(prompts_by_id[p.id] for p in experiment.prompts if p.id in prompts_by_id)
         models = tuple(entry for entry in map(self._model, experiment.models) if entry is not None)
         if not prompts or not models:
             return None
         return dataclasses.replace(experiment, prompts=prompts, models=models)
 
-    def _model(self, wanted: Configured) -> Configured | None:
+    def _model(self, configured: Configured) -> Configured | None:
         """Return a model as the base has it: in its experiment, or else in its registry."""
-        name, model, params = wanted
+        name, model, params = configured
         assert self.experiment is not None  # or there is no variant
         assert self.project is not None
         for entry in self.experiment.models:
             if entry[0] == name:
                 return entry
-        known = self.project.models.get(model.name)
-        return None if known is None else (name, known, params)
+        registered = self.project.models.get(model.name)
+        return None if registered is None else (name, registered, params)
 
 
 def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str = "") -> Base:
@@ -363,30 +360,29 @@ def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str =
         former = successors(before, project).get(experiment.id, "")
     if former not in before.experiments:
         return Base(ref, commit, before)
-    found = counterparts(before.experiments[former], project, experiment)
-    old = _by_names_of_now(before.experiments[former], experiment, found)
+    matched = counterparts(before.experiments[former], project, experiment)
+    old = _by_names_of_now(before.experiments[former], experiment, matched)
     before = _aside_by_names_of_now(before, former, experiment.id)
     changed = _changed(_eval_suite(before, old), _eval_suite(project, experiment))
     moved = () if former == experiment.id else (f"experiment {former} is now {experiment.id}",)
-    base = Base(ref, commit, before, old, changed, (*moved, *found.replaced))
-    return dataclasses.replace(base, doubts=tuple(_doubts(base, found)))
+    base = Base(ref, commit, before, old, changed, (*moved, *matched.replaced))
+    return dataclasses.replace(base, doubts=tuple(_doubts(base, matched)))
 
 
 def project_at(repository: Repository, project: Project, commit: str) -> Project | None:
     """Return a project as it was at a commit; None if it was none there."""
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    tree = CommitTree(repository, commit, "" if folder == "." else f"{folder}/")
+    tree = CommitTree(repository, commit, repository.prefix_of(project.root))
     before, _ = inspect_project(tree)
     return None if before is None else dataclasses.replace(before, root=project.root)
 
 
-def _by_names_of_now(old: Experiment, new: Experiment, found: Counterparts) -> Experiment:
+def _by_names_of_now(old: Experiment, new: Experiment, matched: Counterparts) -> Experiment:
     """Return an experiment of the base with the names that its parts have at the head."""
     prompts = tuple(
-        dataclasses.replace(prompt, id=PromptId(found.prompts.get(prompt.id, prompt.id)))
+        dataclasses.replace(prompt, id=PromptId(matched.prompts.get(prompt.id, prompt.id)))
         for prompt in old.prompts
     )
-    models = tuple((found.models.get(name, name), model, own) for name, model, own in old.models)
+    models = tuple((matched.models.get(name, name), model, own) for name, model, own in old.models)
     file = old.file.model_copy(update={"experiment": new.id})
     return dataclasses.replace(old, path=new.path, file=file, prompts=prompts, models=models)
 
@@ -400,17 +396,19 @@ def _aside_by_names_of_now(before: Project, former: str, name: str) -> Project:
     return dataclasses.replace(before, quarantine=cases)
 
 
-def _doubts(base: Base, found: Counterparts) -> Iterator[BaselineDoubt]:
+def _doubts(base: Base, matched: Counterparts) -> Iterator[BaselineDoubt]:
     """Yield what of the base's gates nothing is measured for; a base without gates has none."""
     old = base.experiment
     if old is None or old.file.archived or not old.file.gates:
         return
     yield from (
-        BaselineDoubt("coverage", f"The base gates it, but {each}.") for each in found.dropped
+        BaselineDoubt("coverage", f"The base gates it, but {reason}.") for reason in matched.dropped
     )
     if base.changed_eval_suite and not readable(base):
-        said = "The cases of the base cannot be read at its commit, so only others were measured."
-        yield BaselineDoubt("coverage", said)
+        sentence = (
+            "The cases of the base cannot be read at its commit, so only others were measured."
+        )
+        yield BaselineDoubt("coverage", sentence)
 
 
 def with_eval_suite_of(base: Base, experiment: Experiment) -> tuple[Experiment, Experiment] | None:
@@ -420,11 +418,11 @@ def with_eval_suite_of(base: Base, experiment: Experiment) -> tuple[Experiment, 
         return None
     names = {name for name, _, _ in old.models}
     models = tuple(entry for entry in experiment.models if entry[0] in names)
-    kept, known = {name for name, _, _ in models}, {prompt.id for prompt in experiment.prompts}
+    kept, prompts = {name for name, _, _ in models}, {prompt.id for prompt in experiment.prompts}
     head = dataclasses.replace(old, prompts=experiment.prompts, models=models or experiment.models)
     return head, dataclasses.replace(
         old,
-        prompts=tuple(p for p in old.prompts if p.id in known) or old.prompts,
+        prompts=tuple(p for p in old.prompts if p.id in prompts) or old.prompts,
         models=tuple(entry for entry in old.models if entry[0] in kept) or old.models,
     )
 
@@ -432,15 +430,15 @@ def with_eval_suite_of(base: Base, experiment: Experiment) -> tuple[Experiment, 
 def _eval_suite(project: Project, experiment: Experiment) -> dict[str, Any]:
     """Return what an experiment is measured with, by the place where it is written."""
     bare = dataclasses.replace(experiment, prompts=(), models=())
-    told = describe(project, bare)
-    own = dict(told.pop(experiment.path))
+    places = describe(project, bare)
+    own = dict(places.pop(experiment.path))
     for variant in ("prompts", "models"):
         own.pop(variant, None)
     data = {
         entry.path: [plain(entry), file_digest(project.tree, entry.path)]
         for entry in experiment.file.data
     }
-    return {**told, **{f"{experiment.path}: {key}": value for key, value in own.items()}, **data}
+    return {**places, **{f"{experiment.path}: {key}": value for key, value in own.items()}, **data}
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, ...]:
@@ -458,3 +456,52 @@ def readable(base: Base) -> bool:
         except Fault:
             return False
     return True
+
+
+VERSION_LABEL = re.compile(r"v([1-9][0-9]*)")
+
+
+def tagged_commit(repository: Repository, tag: str, trusted: str) -> str:
+    """Return the commit of a tag; raises UsageError unless a trusted commit descends from it.
+
+    The author of a change may be able to push a tag, but not one into the history of its base.
+    """
+    whole = " (in Actions: check out with `fetch-depth: 0`)" if repository.is_shallow() else ""
+    commit = repository.tagged(tag)
+    if commit is None:
+        hint = f"git fetch --tags{whole}"
+        raise UsageError(f"this clone has no tag {tag}", hint=hint)
+    if not repository.is_ancestor(commit, trusted):
+        message = f"tag {tag} is not in the history of the base, {trusted[:8]}{whole}"
+        raise UsageError(message, hint="name a tag on the default branch")
+    return commit
+
+
+def production_versions(
+    repository: Repository, project: Project, experiment: str, trusted: str
+) -> dict[str, str]:
+    """Return the versions in production by prompt, as a trusted commit marks them."""
+    before = project_at(repository, project, trusted)
+    measured = None if before is None else before.experiments.get(experiment)
+    prompts = () if measured is None else measured.prompts
+    marks = {p.id: production_version(p, project.root) for p in prompts if p.header.production}
+    if not marks:
+        raise UsageError(
+            f"no prompt of {experiment} is marked as in production at {trusted[:8]}",
+            hint="run edison promote PROMPT VERSION, and merge that",
+        )
+    return {str(prompt): version for prompt, version in marks.items()}
+
+
+def production_version(prompt: Prompt, root: Path) -> str:
+    """Return the first digits of the version that a prompt names as in production."""
+    name = prompt.header.production
+    label = VERSION_LABEL.fullmatch(name)
+    if label is None:
+        return name
+    repository = Repository.find(root)
+    past = past_versions(prompt.path, root, repository) if repository else []
+    number = int(label[1])
+    if number > len(past):
+        raise UsageError(f"{prompt.id} has no version {name}", hint="write its hash instead")
+    return past[number - 1]

@@ -105,7 +105,7 @@ class Load:
         if price is None:
             return None
         low, high = (
-            price.at(round(each / calls)) for each in (self.once_in.low, self.once_in.high)
+            price.at(round(tokens / calls)) for tokens in (self.once_in.low, self.once_in.high)
         )
         flat = 1e6 * price.call * self.once_calls
         # An application may tell that a call cost less.
@@ -127,15 +127,15 @@ class Load:
         calls, limits = self.once_calls, self.model.limits
         rounds = math.ceil(calls / limits.concurrency)
         if self.model.simulated:
-            each = float(self.model.options.get("latency_ms", 0)) / 1000
-            return CostRange(rounds * each, rounds * each + _SIMULATED_CALL_S * calls)
+            seconds = float(self.model.options.get("latency_ms", 0)) / 1000
+            return CostRange(rounds * seconds, rounds * seconds + _SIMULATED_CALL_S * calls)
         out, both = self.once_out.times(1 / calls), self.once_in + self.once_out
         low = [rounds * (_FAST_START_S + out.low / _FAST_TOKENS_PER_S)]
         high = [rounds * (_SLOW_START_S + out.high / _SLOW_TOKENS_PER_S)]
-        for rate, wanted in ((limits.rpm, CostRange(calls, calls)), (limits.tpm, both)):
+        for rate, needed in ((limits.rpm, CostRange(calls, calls)), (limits.tpm, both)):
             if rate:
-                low.append(60 * wanted.low / rate)
-                high.append(60 * wanted.high / rate)
+                low.append(60 * needed.low / rate)
+                high.append(60 * needed.high / rate)
         return CostRange(max(low), max(high))
 
 

@@ -54,8 +54,8 @@ class Fingerprint:
 
     def feed(self, case: Case) -> None:
         """Add a case."""
-        told = [case.id, case.inputs, case.expected, case.tags]
-        digest = _digest([*told, case.difficulty, case.cluster, case.kind])
+        content = [case.id, case.inputs, case.expected, case.tags]
+        digest = _digest([*content, case.difficulty, case.cluster, case.kind])
         # A sum is the same in any order; ids differ, so no two cases cancel each other.
         self._cases += int.from_bytes(digest, "big")
 
@@ -100,7 +100,7 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
     ):
         # What a plugin grades may change with its version.
         packages = {name: registry.package(name) for name in sorted(names)}
-        parts |= {f"the plugin {name}": found for name, found in packages.items() if found}
+        parts |= {f"the plugin {name}": package for name, package in packages.items() if package}
     settings = {key: getattr(project.file.settings, key) for key in _SUITE_SETTINGS}
     aside = {entry.case for entry in project.quarantine if entry.experiment == experiment.id}
     return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}
@@ -109,17 +109,19 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
 def _experiment(project: Project, experiment: Experiment) -> dict[str, Any]:
     """Return the eval suite keys of the experiment's file, with the defaults that apply to it."""
     file, defaults = experiment.file, project.file.defaults
-    told = {key: plain(getattr(file, key)) for key in _EVAL_SUITE}
+    described = {key: plain(getattr(file, key)) for key in _EVAL_SUITE}
     sent = [experiment.configurations(prompt) for prompt in experiment.prompts]
-    told["models"] = [[c.name, c.model.name, plain(c.params)] for each in sent for c in each]
+    described["models"] = [
+        [c.name, c.model.name, plain(c.params)] for configurations in sent for c in configurations
+    ]
     judges = [judge.name for judge in experiment.judges]
-    told["judges"]["pointwise"] = [*judges, *experiment.judge_plugins]
-    for grader in told["judges"]["graders"]:
+    described["judges"]["pointwise"] = [*judges, *experiment.judge_plugins]
+    for grader in described["judges"]["graders"]:
         grader["by"] = grader["by"] or defaults.judge
-    told["refine"]["by"] = file.refine.by or defaults.refiner
-    told["stop"]["budget_usd"] = plain(file.stop.budget_usd or defaults.budget_usd)
-    told["stop"]["max_iterations"] = file.stop.max_iterations or defaults.max_iterations
-    return told
+    described["refine"]["by"] = file.refine.by or defaults.refiner
+    described["stop"]["budget_usd"] = plain(file.stop.budget_usd or defaults.budget_usd)
+    described["stop"]["max_iterations"] = file.stop.max_iterations or defaults.max_iterations
+    return described
 
 
 def _digest(value: Any) -> bytes:

@@ -166,22 +166,22 @@ def random_batches(
     after = b""
     while units := _next_units(map(key_of, cases()), after, read_ahead):
         keys = sorted(units)
-        found: dict[bytes, list[Case]] = {key: [] for key in keys}
+        cases_by_unit: dict[bytes, list[Case]] = {key: [] for key in keys}
         for case in cases():
-            members = found.get(key_of(case))
+            members = cases_by_unit.get(key_of(case))
             if members is not None:
                 members.append(case)
         for start in range(0, len(keys), size):
-            yield [case for key in keys[start : start + size] for case in found[key]]
+            yield [case for key in keys[start : start + size] for case in cases_by_unit[key]]
         after = keys[-1]
 
 
 def _next_units(sort_keys: Iterable[bytes], after: bytes, count: int) -> set[bytes]:
     """Return the sort keys of the next cases or clusters."""
-    found: set[bytes] = set()
+    smallest: set[bytes] = set()
     for key in sort_keys:
         if key > after:
-            found.add(key)
-            if len(found) >= 2 * count:
-                found = set(heapq.nsmallest(count, found))
-    return set(heapq.nsmallest(count, found))
+            smallest.add(key)
+            if len(smallest) >= 2 * count:
+                smallest = set(heapq.nsmallest(count, smallest))
+    return set(heapq.nsmallest(count, smallest))

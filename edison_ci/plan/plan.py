@@ -5,29 +5,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import math
 import os
-from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import service_paths
-from edison_ci.config.case_facts import is_unverified
-from edison_ci.config.cases import is_holdout
-from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
-from edison_ci.config.repeated_inputs import RepeatedInputs
-from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.config.validation import DataCheck
+from edison_ci.documents import record_json
 from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
 from edison_ci.numeric import counted
 from edison_ci.plan import interim_analysis
 from edison_ci.plan.estimate import (
     ONCE,
-    TYPICAL_OUTPUT,
-    ZERO,
     CostRange,
     Load,
     in_batches,
@@ -36,13 +28,12 @@ from edison_ci.plan.estimate import (
     total_cost,
     total_seconds,
 )
-from edison_ci.plan.fingerprint import Fingerprint
-from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
+from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.plan.survey import COUNT_EVERY, CallEstimator, CaseSurvey, PastTokens, Rivals
 from edison_ci.stats import power
 from edison_ci.store.answers import token_counts
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import ANSWERS, JUDGES, simulation_label
-from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +42,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
-    from edison_ci.config.prompt import Prompt
     from edison_ci.plan.interim_analysis import Kind
     from edison_ci.records import Case
 
@@ -59,27 +49,20 @@ if TYPE_CHECKING:
 def as_json(plan: Plan) -> dict[str, Any]:
     """Return the plan as it appears in `edison plan --json`."""
     return {
-        "experiment": plan.experiment,
-        "simulated": plan.simulated,
-        "cases": plan.cases,
-        "cells": plan.cells,
-        "skipped": plan.skipped,
-        "holdout": plan.holdout,
-        "gating_cases": plan.gating,
-        "different_inputs": plan.inputs,
-        "plan_hash": plan.hash,
+        **record_json.fields_of(
+            plan, "experiment", "simulated", "cases", "cells", "skipped", "holdout"
+        ),
+        **record_json.fields_of(
+            plan, gating_cases="gating", different_inputs="inputs", plan_hash="hash"
+        ),
         "iterations": plan.iterations.rounded(),
         **_sums(plan.loads),
         "calls": {"to_make": plan.calls, "reused": plan.reused},
         "by_phase": _by_phase(plan),
         "by_model": [_load(load) for load in plan.loads],
-        "smallest_effect": plan.smallest_effect,
-        "cases_for_margin": plan.cases_for_margin,
-        "margin": plan.margin,
-        "sd": plan.sd,
+        **record_json.fields_of(plan, "smallest_effect", "cases_for_margin", "margin", "sd"),
         "interim": _interims(plan),
-        "reasons": plan.reasons,
-        "blockers": plan.blockers,
+        **record_json.fields_of(plan, "reasons", "blockers"),
         "batch_saves_microusd": None if plan.saving is None else plan.saving.rounded(),
     }
 
@@ -130,271 +113,27 @@ def _load(load: Load) -> dict[str, Any]:
     }
 
 
-COUNT_EVERY = 5_000
-"""Cases up to which every one is counted; beyond, one in a hundred."""
-
-
-class CaseSurvey:
-    """Reads every case once: its tokens, shard and split."""
-
-    def __init__(
-        self, project: Project, experiment: Experiment, *, shards: int = 0, refines: bool = False
-    ) -> None:
-        self._experiment, self._shard_count = experiment, shards
-        # A refinement has a holdout even if the experiment has no split.
-        self._split = experiment.file.split or (Split() if refines else None)
-        self.fingerprint = Fingerprint(project, experiment)
-        self.usable: Counter[str] = Counter()
-        """Cases that each prompt can be rendered for."""
-        self.cases = self.other_shards = self.holdout = self.unverified = 0
-        self._shards: Counter[int] = Counter()
-        self._counted: Counter[str] = Counter()
-        self._tokens: Counter[tuple[str, str]] = Counter()
-        self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
-        self._embedders = experiment.embedders()
-        self._references: dict[tuple[str, str], int] = {}
-        """Tokens of the references by the model that embeds them, and the hash of the text."""
-        self._surveyed = 0
-        self.repeated = RepeatedInputs(experiment.prompts)
-        """Of all shards, so that a cluster has the same name in each."""
-
-    def add(self, case: Case, *, here: bool = True) -> None:
-        """Count a case; one of another shard only goes into the fingerprint."""
-        self.fingerprint.feed(case)
-        rendered = self.repeated.add(case)
-        if not here:
-            self.other_shards += 1
-            return
-        self.cases += 1
-        self.unverified += is_unverified(case)
-        if self._split is not None and is_holdout(case, self._split):
-            self.holdout += 1
-        if self._shard_count:
-            self._shards[shard_of(case.id, self._shard_count)] += 1
-        counting = self.cases <= COUNT_EVERY or self.cases % 100 == 0
-        if counting:
-            self._count_references(case)
-        for prompt, texts in zip(self._experiment.prompts, rendered, strict=True):
-            if texts is None:  # counted as skipped by the data check
-                continue
-            self.usable[prompt.id] += 1
-            if counting:
-                self._counted[prompt.id] += 1
-                for counter in self._counters:
-                    self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
-
-    def _count_references(self, case: Case) -> None:
-        self._surveyed += 1
-        for name, references in self._embedders.items():
-            for reference in references:
-                with contextlib.suppress(MissingValueError, RenderError):
-                    text = reference.render(case.variables)
-                    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-                    self._references[name, digest] = ESTIMATE.count(text)
-
-    def references(self, embedder: str) -> tuple[int, float]:
-        """Return the calls and tokens of embedding the references of the cases, each text once."""
-        tokens = [count for (name, _), count in self._references.items() if name == embedder]
-        share = self.cases / max(self._surveyed, 1)
-        return round(len(tokens) * share), sum(tokens) * share
-
-    def input_tokens(self, prompt: Prompt, counter: TokenCounter) -> float:
-        """Return the input tokens of one answer to each usable case, tools and schema included."""
-        counted = self._counted[prompt.id]
-        if not counted:
-            return 0.0
-        each = self._tokens[prompt.id, counter.method] / counted
-        for extra in (prompt.tools, prompt.output):
-            if extra is not None:
-                each += counter.count(json.dumps(extra, ensure_ascii=False))
-        return each * self.usable[prompt.id]
-
-    @property
-    def skipped(self) -> int:
-        """Cells of one repeat and model that cannot be rendered, over all prompts."""
-        return self.cases * len(self._experiment.prompts) - self.usable.total()
-
-    @property
-    def sampled(self) -> bool:
-        """Whether not every case was counted."""
-        return self.cases > COUNT_EVERY
-
-    def shards(self) -> list[int]:
-        """Return how many cases each shard has."""
-        return [self._shards[index] for index in range(1, self._shard_count + 1)]
-
-
-Rivals = Literal["models", "base", "nobody"]
-"""Models against each other, head against base, or nothing: the base is in the head's plan."""
-INSTRUCTIONS = 400
-"""Tokens of the instructions of a judge or refiner."""
-OUT_PER_CRITERION = CostRange(30, 60)
-OUT_OF_GRADER = CostRange(5, 60)
-OUT_OF_PAIRWISE = CostRange(20, 80)
-OUT_OF_REFINER = CostRange(300, 900)
 _ENOUGH = 10
 """Answers from which their lengths are an estimate."""
 
-
-class PastTokens(NamedTuple):
-    """Tokens of one answer in earlier runs, from the 10th to the 90th percentile."""
-
-    read: CostRange
-    written: CostRange
-
-
-@dataclass(frozen=True, slots=True)
-class CallEstimator:
-    """Computes the loads of one experiment from the survey of its cases."""
-
-    project: Project
-    experiment: Experiment
-    survey: CaseSurvey
-    rivals: Rivals = "models"
-    """What a pairwise judge compares."""
-    past: Mapping[tuple[str, str], PastTokens] = field(default_factory=dict)
-    """Tokens of answers in earlier runs, by prompt and model; those of judges have no prompt."""
-
-    def of_a_run(self) -> list[Load]:
-        """Return the loads of evaluating every case once."""
-        generating = list(self._generating())
-        return [*generating, *self._grading(generating)]
-
-    def of_a_loop(self, iterations: CostRange) -> list[Load]:
-        """Return the loads of a number of iterations, each a run and a refinement."""
-        loads = [*self.of_a_run(), *self._refining()]
-        return [dataclasses.replace(load, iterations=iterations) for load in loads]
-
-    @property
-    def cells(self) -> int:
-        """Answers that are generated."""
-        file = self.experiment.file
-        usable = sum(self.survey.usable[prompt.id] for prompt in self.experiment.prompts)
-        return usable * len(self.experiment.models) * file.repeats
-
-    def _generating(self) -> Iterator[Load]:
-        repeats = self.experiment.file.repeats
-        for index, (name, model, _) in enumerate(self.experiment.models):
-            counter, calls, read, written = counter_for(model), 0, ZERO, ZERO
-            for prompt in self.experiment.prompts:
-                answers = self.survey.usable[prompt.id] * repeats
-                sent = self.experiment.configurations(prompt)[index].params
-                calls += answers
-                past = self.past.get((prompt.id, name))
-                if past is None:
-                    read += _flat(self.survey.input_tokens(prompt, counter) * repeats)
-                else:
-                    read += past.read.times(answers)
-                each = TYPICAL_OUTPUT if past is None else past.written
-                written += each.at_most(float(sent.get("max_tokens", "inf"))).times(answers)
-            exact = counter.exact and not self.survey.sampled
-            load = self._load("generate", model, calls, read, written)
-            yield dataclasses.replace(load, name=name, exact_tokens=exact)
-
-    def _grading(self, generating: list[Load]) -> Iterator[Load]:
-        """Yield the loads of everyone who reads a question and its answer."""
-        file, cells = self.experiment.file, self.cells
-        questions = self._questions()
-        answers = total(load.once_out for load in generating)
-        reading = questions + answers
-        if self.experiment.rubric is not None:
-            criteria = self.experiment.rubric.criteria
-            each = INSTRUCTIONS + sum(ESTIMATE.count(c.name + c.description) for c in criteria)
-            read, out = reading + _flat(cells * each), OUT_PER_CRITERION.times(len(criteria))
-            for judge in self.experiment.judges:
-                yield self._load("judge", judge, cells, read, out.times(cells))
-        for grader, use in zip(self.experiment.graders, file.judges.graders, strict=True):
-            own = sum(ESTIMATE.count(section.template.source) for section in grader.sections)
-            by = self.project.models[str(use.by or self.project.file.defaults.judge)]
-            read = reading + _flat(cells * own)
-            yield self._load("grade", by, cells, read, OUT_OF_GRADER.times(cells))
-        yield from self._pairwise(questions, answers)
-        for screen in (file.safety.moderation, file.safety.toxicity):
-            if screen is not None and screen.action != "off":
-                by = self.project.models[screen.by]
-                yield self._load("safety", by, cells, reading, OUT_OF_GRADER.times(cells))
-        for name in self.experiment.embedders():
-            calls, tokens = self.survey.references(name)
-            by, read = self.project.models[name], answers + _flat(tokens)
-            yield self._load("embed", by, cells + calls, read, ZERO)
-
-    def _pairwise(self, questions: CostRange, answers: CostRange) -> Iterator[Load]:
-        """Yield the load of a judge that sees each pair of answers in both orders."""
-        pairwise, models = self.experiment.file.judges.pairwise, len(self.experiment.models)
-        if pairwise is None or self.rivals == "nobody":
-            return
-        pairs = models * (models - 1) // 2 if pairwise.all_pairs else models - 1
-        if self.rivals == "base":
-            pairs = models
-        if not pairs:
-            return
-        calls = 2 * pairs * self.cells // models
-        # A call reads the question once and two answers, each of average length.
-        read = (questions + answers.times(2)).times(2 * pairs / models)
-        read += _flat(calls * INSTRUCTIONS)
-        by = self.project.models[pairwise.by]
-        yield self._load("pairwise", by, calls, read, OUT_OF_PAIRWISE.times(calls))
-
-    def _refining(self) -> Iterator[Load]:
-        refine = self.experiment.file.refine
-        model = self.project.models.get(refine.by or self.project.file.defaults.refiner or "")
-        if model is None or not self.cells:
-            return
-        question = self._questions().times(1 / self.cells)
-        read = (question + TYPICAL_OUTPUT).times(refine.examples) + _flat(INSTRUCTIONS)
-        calls = refine.candidates * len(self.experiment.prompts)
-        yield self._load("refine", model, calls, read.times(calls), OUT_OF_REFINER.times(calls))
-
-    def _questions(self) -> CostRange:
-        """Return the tokens of the rendered prompts, once for each answer."""
-        prompts = self.experiment.prompts
-        each = sum(self.survey.input_tokens(prompt, ESTIMATE) for prompt in prompts)
-        return _flat(each * len(self.experiment.models) * self.experiment.file.repeats)
-
-    def _load(
-        self, phase: str, model: Model, calls: int, read: CostRange, written: CostRange
-    ) -> Load:
-        price = self.project.prices.price_of(model)
-        past = self.past.get(("", model.name))
-        if past is not None and phase not in ("generate", "refine"):
-            read, written = past.read.times(calls), past.written.times(calls)
-        return Load(phase, model, model.name, price, calls, read, written)
-
-
-def _flat(tokens: float) -> CostRange:
-    return CostRange(tokens, tokens)
-
-
 _ALPHA = 0.05
-
-
-class Evidence(NamedTuple):
-    """What the cases can show, if differences between two versions vary by `DEFAULT_SD`."""
-
-    smallest_effect: float | None
-    """Smallest true change of a score (0-1) that shows with a chance of 80%."""
-    cases_for_margin: int | None
-    """Cases at which an unchanged prompt passes the gate with a chance of 80%."""
-    margin: float | None
-    relative: bool = False
-    """Whether the margin is a share of the base's score, which may be below 1."""
 
 
 RELATIVE = "the margin is relative and taken of a base score of 1; a lower one needs more"
 
 
-def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
-    """Return what a number of cases can show, at the level and margin of the strictest gate.
+def _with_evidence(plan: Plan, experiment: Experiment) -> Plan:
+    """Add what the cases can show, at the level and margin of the strictest gate.
 
-    `units` are the clusters among them, each other case counted as one.
+    Differences between two versions are taken to vary by `DEFAULT_SD`.
     """
-    gate = strictest(experiment.file.gates)
+    gate, units = strictest(experiment.file.gates), plan.units
     alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
     effect = (
         power.smallest_effect(units, sd=power.DEFAULT_SD, alpha=alpha).value if units >= 2 else None
     )
     if gate is None:
-        return Evidence(effect, None, None)
+        return dataclasses.replace(plan, smallest_effect=effect)
     margin = gate.effective_margin
     needed = None
     if margin.value > 0:
@@ -405,8 +144,14 @@ def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
             alpha=min(alpha, 0.4999),
             worst_case_drop=gate.worst_case_drop,
         ).value
-        needed = power.cases_in_clusters(needed, cases / units if units else 1.0)
-    return Evidence(effect, needed, margin.value, margin.relative)
+        needed = power.cases_in_clusters(needed, plan.gating / units if units else 1.0)
+    return dataclasses.replace(
+        plan,
+        smallest_effect=effect,
+        cases_for_margin=needed,
+        margin=margin.value,
+        reasons=[*plan.reasons, *([RELATIVE] if margin.relative else [])],
+    )
 
 
 def strictest(gates: tuple[Gate, ...]) -> Gate | None:
@@ -441,11 +186,6 @@ class Plan:
     """sha256 of everything that decides the result; the same for every shard of a run."""
     loads: list[Load]
     iterations: CostRange
-    smallest_effect: float | None
-    """Smallest change of the composite (0-1) that this many cases show."""
-    cases_for_margin: int | None
-    """Cases at which an unchanged prompt passes its gate."""
-    margin: float | None
     reasons: list[str]
     unready: list[str]
     """Missing keys and prices, which would stop real calls."""
@@ -467,6 +207,12 @@ class Plan:
     together, or with the same input under the prompts of the base, or else their own."""
     inputs: int = 0
     """Different inputs of these cases, under the same prompts."""
+    smallest_effect: float | None = None
+    """Smallest change of the composite (0-1) that this many cases show in 8 of 10 runs."""
+    cases_for_margin: int | None = None
+    """Cases at which an unchanged prompt passes its gate in 8 of 10 runs."""
+    margin: float | None = None
+    """Of the strictest gate."""
     sd: float | None = None
     """Measured sd of the differences between two versions; None if it is assumed."""
 
@@ -552,16 +298,8 @@ def plan_run(
 ) -> Plan:
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
     of: Literal["run", "loop"] = "loop" if loop else "run"
-    found = bare_plan(project, experiment, selection=selection, shards=shards, of=of)
-    evidence = evidence_of(selection.narrow(experiment), found.gating, found.units)
-    reasons = [*found.reasons, *([RELATIVE] if evidence.relative else [])]
-    return dataclasses.replace(
-        found,
-        smallest_effect=evidence.smallest_effect,
-        cases_for_margin=evidence.cases_for_margin,
-        margin=evidence.margin,
-        reasons=reasons,
-    )
+    plan = bare_plan(project, experiment, selection=selection, shards=shards, of=of)
+    return _with_evidence(plan, selection.narrow(experiment))
 
 
 def bare_plan(
@@ -579,15 +317,7 @@ def bare_plan(
     """
     experiment = selection.narrow(experiment)
     survey = CaseSurvey(project, experiment, shards=shards, refines=of == "loop")
-    check = DataCheck(project, experiment)
-    for case in selection.whole(check):
-        survey.add(case, here=selection.here(case))
-    if only_errors(check.problems):
-        raise ConfigError(only_errors(check.problems))
-    if survey.cases == 0 and survey.other_shards:
-        raise EmptyShard(f"shard {selection.shard} of {experiment.id} has no case")
-    if survey.cases == 0:
-        raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
+    check = _surveyed(survey, DataCheck(project, experiment), selection)
     rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}
     past = _past_tokens(project, experiment)
     loads = CallEstimator(project, experiment, survey, rivals.get(of, "models"), past)
@@ -604,17 +334,7 @@ def bare_plan(
         hash=survey.fingerprint.hexdigest(),
         loads=made,
         iterations=iterations,
-        smallest_effect=None,
-        cases_for_margin=None,
-        margin=None,
-        reasons=[
-            *survey.repeated.sentences(),
-            *_unverified(survey.unverified),
-            *_reasons(project, survey),
-            *_idle(experiment, of),
-            *outside_sentences(experiment),
-            *(["tokens are estimated from those of earlier answers"] if past else []),
-        ],
+        reasons=[*_reasons(loads, of)],
         unready=_unready(project, made),
         unset=_unset(project, made),
         refusals=_refusals(project, experiment),
@@ -629,11 +349,18 @@ def bare_plan(
     )
 
 
-def _unverified(count: int) -> list[str]:
-    """Return a sentence on expected answers that a model wrote, and nobody agreed with."""
-    if not count:
-        return []
-    return [f"{counted(count, 'expected answer')} not verified by anyone: edison dataset verify"]
+def _surveyed(survey: CaseSurvey, check: DataCheck, selection: Selection) -> DataCheck:
+    """Survey the chosen cases, and return the check of their data; raises if one is invalid."""
+    name = check.experiment.id
+    for case in selection.whole(check):
+        survey.add(case, here=selection.here(case))
+    if only_errors(check.problems):
+        raise ConfigError(only_errors(check.problems))
+    if survey.cases == 0 and survey.other_shards:
+        raise EmptyShard(f"shard {selection.shard} of {name} has no case")
+    if survey.cases == 0:
+        raise UsageError(f"no case of {name} is chosen", hint=selection.describe())
+    return check
 
 
 def _iterations(project: Project, experiment: Experiment) -> CostRange:
@@ -659,15 +386,15 @@ def _past_tokens(project: Project, experiment: Experiment) -> dict[tuple[str, st
     path = project.root / project.file.results
     if not path.exists():
         return {}
-    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    counts_by_model: dict[tuple[str, str], list[tuple[int, int]]] = {}
     # A file that cannot be read is reported by the run; a plan does without it.
     with contextlib.suppress(EdisonError), contextlib.closing(open_reader(path)) as reader:
         judged = experiment.file.is_judged
         for prompt, model, *tokens in token_counts(reader, experiment.id, judged=judged):
-            found.setdefault((prompt, model), []).append((tokens[0], tokens[1]))
+            counts_by_model.setdefault((prompt, model), []).append((tokens[0], tokens[1]))
     return {
         key: PastTokens(*(_usual(column) for column in zip(*counts, strict=True)))
-        for key, counts in found.items()
+        for key, counts in counts_by_model.items()
         if len(counts) >= _ENOUGH
     }
 
@@ -727,50 +454,52 @@ def outside_sentences(experiment: Experiment) -> list[str]:
     ]
 
 
-def _reasons(project: Project, survey: CaseSurvey) -> list[str]:
-    reasons = []
+def _reasons(estimator: CallEstimator, of: str) -> Iterator[str]:
+    """Yield what a reader of the plan should know about it."""
+    project, experiment, survey = estimator.project, estimator.experiment, estimator.survey
+    yield from survey.repeated.sentences()
+    if survey.unverified:  # a model wrote them
+        answers = counted(survey.unverified, "expected answer")
+        yield f"{answers} not verified by anyone: edison dataset verify"
     if not project.tree.exists(project.file.results):
-        reasons.append("no results are stored yet, so every call would be made")
+        yield "no results are stored yet, so every call would be made"
     if survey.sampled:
-        reasons.append(f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them")
-    return reasons
-
-
-def _idle(experiment: Experiment, of: str) -> list[str]:
-    """Say that a pairwise judge would have nothing to do."""
+        yield f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them"
     alone = len(experiment.models) < 2 and of in ("run", "loop")
-    if experiment.file.judges.pairwise is None or not alone:
-        return []
-    return ["one model has no rival: the pairwise judge compares with --against REF only"]
+    if experiment.file.judges.pairwise is not None and alone:
+        yield "one model has no rival: the pairwise judge compares with --against REF only"
+    yield from outside_sentences(experiment)
+    if estimator.past:
+        yield "tokens are estimated from those of earlier answers"
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:
-    found, trust = _unset(project, loads), service_paths.effective_trust(project)
+    reasons, trust = _unset(project, loads), service_paths.effective_trust(project)
     for model in _models(loads):
         if project.prices.price_of(model) is None:
-            found.append(f"the price of {model.name} is unknown: add price to models.yaml")
+            reasons.append(f"the price of {model.name} is unknown: add price to models.yaml")
         if not (address := service_paths.address_of(model, os.environ)):
             continue
         for env in model.keys.values() if model.base_url_env else ():
             if not project.trust.allows(env, address, model.provider):
-                found.append(f"{env} may not go to the host in {model.base_url_env}")
+                reasons.append(f"{env} may not go to the host in {model.base_url_env}")
         headers = trust.header_refusals(model, address)
-        found += [f"{refusal.message}: {refusal.hint}" for refusal in headers]
+        reasons += [f"{refusal.message}: {refusal.hint}" for refusal in headers]
         if (refusal := service_paths.path_refusal(model, address, trust)) is not None:
-            found.append(f"{refusal[0]}: {refusal[1]}")
-    return found
+            reasons.append(f"{refusal[0]}: {refusal[1]}")
+    return reasons
 
 
 def _unset(project: Project, loads: list[Load]) -> list[str]:
     """Return the keys that are neither in the environment nor sealed, and missing addresses."""
-    found: list[str] = []
+    reasons: list[str] = []
     for model in _models(loads):
         for env in model.keys.values():
             if not project.has_key(env) and not project.has_identity(model):
-                found.append(f"{env} is not set ({model.name} needs it)")
+                reasons.append(f"{env} is not set ({model.name} needs it)")
         if model.base_url_env and not os.environ.get(model.base_url_env):
-            found.append(f"{model.base_url_env} is not set (the address of {model.name})")
-    return found
+            reasons.append(f"{model.base_url_env} is not set (the address of {model.name})")
+    return reasons
 
 
 def _models(loads: list[Load]) -> list[Model]:
@@ -781,7 +510,7 @@ ALLOW_CODE = "pass --allow-code or set settings.allow_code"
 
 
 def _refusals(project: Project, experiment: Experiment) -> list[str]:
-    found: list[str] = []
+    reasons: list[str] = []
     models = [model for _, model, _ in experiment.models]
     models += [project.models[name] for name in project.other_models_of(experiment)]
     code = {
@@ -790,7 +519,7 @@ def _refusals(project: Project, experiment: Experiment) -> list[str]:
     }
     for what, needs in code.items():
         if needs and not project.file.settings.allow_code:
-            found.append(f"{what} runs code of the repository: {ALLOW_CODE}")
+            reasons.append(f"{what} runs code of the repository: {ALLOW_CODE}")
     if experiment.file.archived:
-        found.append("the experiment is archived")
-    return found
+        reasons.append("the experiment is archived")
+    return reasons

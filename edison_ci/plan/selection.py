@@ -48,9 +48,9 @@ def shard_of(case_id: str, count: int) -> int:
 
 def parse_shard(text: str) -> Shard:
     """Return the shard written as I/N."""
-    found = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", text)
-    if found:
-        index, count = int(found.group(1)), int(found.group(2))
+    match = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", text)
+    if match:
+        index, count = int(match.group(1)), int(match.group(2))
         if 1 <= index <= count <= MAX_SHARDS:
             return Shard(index, count)
     raise UsageError(f"{text!r} is not a shard", hint=f"write 1/4 to 4/4, at most {MAX_SHARDS}")
@@ -97,9 +97,11 @@ class Selection:
 
     def widen(self, project: Project, experiment: Experiment) -> Experiment:
         """Return the experiment with chosen models that only models.yaml has, as outside models."""
-        known = _model_names(experiment)
+        own_names = _model_names(experiment)
         own = project.models
-        names = [name for name in dict.fromkeys(self.models) if name in own and name not in known]
+        names = [
+            name for name in dict.fromkeys(self.models) if name in own and name not in own_names
+        ]
         added = tuple((name, own[name], dict[str, object]()) for name in names)
         if not added:
             return experiment
@@ -110,10 +112,10 @@ class Selection:
         """Return the experiment with the chosen models and number of repeats only."""
         models = experiment.models
         if self.models:
-            known = _model_names(experiment)
+            names = _model_names(experiment)
             for name in self.models:
-                if name not in known:
-                    hint = did_you_mean(name, known, label="it has")
+                if name not in names:
+                    hint = did_you_mean(name, names, label="it has")
                     raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
             models = tuple(m for m in models if m[0] in self.models or m[1].name in self.models)
         file = experiment.file
@@ -153,17 +155,19 @@ class Selection:
         if not self.cases and not self.tags:
             return
         lacking = {"case": dict.fromkeys(self.cases), "tag": dict.fromkeys(self.tags)}
-        known: dict[str, dict[str, None]] = {"case": {}, "tag": {}}
+        existing: dict[str, dict[str, None]] = {"case": {}, "tag": {}}
         for case in project.cases(experiment) if experiment.file.data else [config_cases.STATIC]:
             for what, names in (("case", (case.id,)), ("tag", case.tags)):
                 for name in names:
                     lacking[what].pop(name, None)
-                    if len(known[what]) < _REMEMBERED:
-                        known[what][name] = None
+                    if len(existing[what]) < _REMEMBERED:
+                        existing[what][name] = None
         for what, unknown in lacking.items():
             for name in unknown:
-                first = f"the first are: {', '.join([*known[what]][:3])}" if known[what] else ""
-                hint = did_you_mean(name, known[what], label=f"{what}s") or first
+                first = (
+                    f"the first are: {', '.join([*existing[what]][:3])}" if existing[what] else ""
+                )
+                hint = did_you_mean(name, existing[what], label=f"{what}s") or first
                 raise UsageError(f"{experiment.id} has no {what} {name!r}", hint=hint)
 
     def describe(self) -> str:
@@ -177,9 +181,9 @@ class Selection:
 
     def as_json(self) -> dict[str, Any]:
         """Return the selection as it is stored with a run."""
-        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        told |= {"shard": str(self.shard) if self.shard else None}
-        return {**told, "part": self.part.as_json() if self.part else None}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields |= {"shard": str(self.shard) if self.shard else None}
+        return {**fields, "part": self.part.as_json() if self.part else None}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Selection:
@@ -203,27 +207,24 @@ def _model_names(experiment: Experiment) -> set[str]:
 EVERYTHING = Selection()
 
 
-# --- one case, one model --------------------------------------------------------------------------
-
-
-def find_case(project: Project, experiment: Experiment | None, wanted: str | None) -> Case:
+def find_case(project: Project, experiment: Experiment | None, case_id: str | None) -> Case:
     """Return a case by id; without an id, the first."""
     if experiment is None or not experiment.file.data:
-        if wanted is not None:
+        if case_id is not None:
             hint = "no experiment with a dataset uses this prompt"
             raise UsageError("there are no cases to choose from", hint=hint)
         return config_cases.STATIC
     feed = project.cases(experiment)
     near: list[str] = []
     for case in feed:
-        if wanted is None or case.id == wanted:
+        if case_id is None or case.id == case_id:
             return case
         if len(near) < _REMEMBERED:
             near.append(case.id)
     if feed.problems:
         raise ConfigError(feed.problems)
-    hint = did_you_mean(wanted or "", near) or f"the first are: {', '.join(near[:3])}"
-    raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
+    hint = did_you_mean(case_id or "", near) or f"the first are: {', '.join(near[:3])}"
+    raise UsageError(f"{experiment.id} has no case {case_id!r}", hint=hint)
 
 
 def find_configuration(
@@ -232,11 +233,13 @@ def find_configuration(
     """Return a model configuration by name; without a name, the first."""
     if experiment is None or prompt.header.type == "grader":
         return None
-    found = experiment.configurations(prompt)
+    configurations = experiment.configurations(prompt)
     if name is None:
-        return found[0] if found else None
-    for configuration in found:
+        return configurations[0] if configurations else None
+    for configuration in configurations:
         if configuration.name == name:
             return configuration
-    hint = did_you_mean(name, [configuration.name for configuration in found], label="models")
+    hint = did_you_mean(
+        name, [configuration.name for configuration in configurations], label="models"
+    )
     raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)

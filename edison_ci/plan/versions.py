@@ -1,7 +1,8 @@
-"""Versions of a prompt, by name."""
+"""Versions of a prompt: their names, and their texts in the history of Git."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,12 +11,16 @@ from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
 from edison_ci.git import commit_tree
-from edison_ci.git.repository import Repository
+from edison_ci.git.command import decode, run_git
+from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from edison_ci.config.load import Project
     from edison_ci.documents.marks import Json
+
 
 SHORT = 8
 
@@ -25,20 +30,26 @@ def short(version: str) -> str:
     return version[:SHORT]
 
 
-def label_of(prompt: Prompt, root: Path, repository: Repository | None = None) -> str:
+def label_of(prompt: Prompt, root: Path) -> str:
     """Return v1, v2, ... after the distinct texts on the default branch; `vN+hash` before merge.
 
     A shallow clone does not know how many versions came before: there it is `v?+hash`.
     """
-    repository = repository or Repository.find(root)
+    repository = Repository.find(root)
     if repository is None:
         return "v1"
     if repository.is_shallow():
-        return f"v?+{short(prompt.version)}"
-    past = past_versions(prompt.path, root, repository)
-    if prompt.version in past:
-        return f"v{past.index(prompt.version) + 1}"
-    return f"v{len(past)}+{short(prompt.version)}"
+        return _label(prompt.version, None)
+    return _label(prompt.version, past_versions(prompt.path, root, repository))
+
+
+def _label(version: str, merged: list[str] | None) -> str:
+    """Return the label of a version; `merged` is None where only a part of them is known."""
+    if merged is None:
+        return f"v?+{short(version)}"
+    if version in merged:
+        return f"v{merged.index(version) + 1}"
+    return f"v{len(merged)}+{short(version)}"
 
 
 def past_versions(path: str, root: Path, repository: Repository) -> list[str]:
@@ -46,72 +57,245 @@ def past_versions(path: str, root: Path, repository: Repository) -> list[str]:
 
     The schemas that a prompt names by path are part of it, so their history counts too.
     """
-    prefix = root.resolve().relative_to(repository.root).as_posix()
-    history = _History(repository, "" if prefix == "." else f"{prefix}/", path)
-    moments = history.of_prompt()
-    files = {file for moment in moments for file in moment.files}
-    moments += [moment for file in sorted(files) for moment in history.of_file(file)]
-    return list(dict.fromkeys(moment.version for moment in sorted(moments)))
+    texts = _Texts(repository, repository.prefix_of(root), path)
+    of_prompt = [*texts.of_prompt()]
+    moments = [(moment.number, 0, moment.version) for moment in of_prompt]
+    for moment in texts.of_files(of_prompt):
+        before = len(repository.first_parent_texts(texts.place, ref=moment.commit))
+        moments.append((before, moment.number, moment.version))
+    return list(dict.fromkeys(version for _, _, version in sorted(moments)))
 
 
 def commit_of_version(path: str, root: Path, repository: Repository, version: str) -> str | None:
     """Return the first commit of the default branch with a version of a prompt, if there is one."""
-    prefix = root.resolve().relative_to(repository.root).as_posix()
-    history = _History(repository, "" if prefix == "." else f"{prefix}/", path)
-    for commit, data in repository.first_parent_texts(history.prefix + path):
-        moment = history.moment(0, 0, commit, data)
-        if moment is not None and moment.version.startswith(version):
-            return commit
-    return None
+    moments = _Texts(repository, repository.prefix_of(root), path).of_prompt()
+    return next((moment.commit for moment in moments if moment.version.startswith(version)), None)
 
 
 class _Moment(NamedTuple):
     """A version of the prompt, by when it came to be."""
 
-    texts: int
-    """Distinct texts of the prompt until then."""
-    changes: int
-    """Changes of a file that it names until then; 0 for a change of the prompt itself."""
+    number: int
+    """Distinct texts until then, of the prompt or of the file that it names."""
     version: str
+    commit: str
+    data: bytes
+    """The file of the prompt at this commit."""
     files: tuple[str, ...]
+    """The schemas that it names."""
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
-    """The history of a prompt on the default branch, with the files that it names."""
+class _Texts:
+    """The texts of a prompt, and of the files that it names, by first parents up to a ref."""
 
     repository: Repository
     prefix: str
     path: str
+    ref: str | None = None
+    """None for the default branch."""
 
-    def of_prompt(self) -> list[_Moment]:
-        """Return a moment for each text of the prompt."""
-        texts = self.repository.first_parent_texts(self.prefix + self.path)
-        found = (self.moment(n, 0, commit, data) for n, (commit, data) in enumerate(texts, 1))
-        return [moment for moment in found if moment is not None]
+    @property
+    def place(self) -> str:
+        """The path of the prompt in the repository."""
+        return self.prefix + self.path
 
-    def of_file(self, file: str) -> list[_Moment]:
-        """Return a moment for each text of a file that the prompt names."""
-        found: list[_Moment | None] = []
-        prompt = self.prefix + self.path
-        texts = self.repository.first_parent_texts(self.prefix + file)
-        for number, (commit, _) in enumerate(texts, 1):
-            before = len(self.repository.first_parent_texts(prompt, ref=commit))
-            data = self.repository.read(commit, prompt)
-            if data is not None:
-                found.append(self.moment(before, number, commit, data))
-        return [moment for moment in found if moment is not None]
+    def of_prompt(self) -> Iterator[_Moment]:
+        """Yield a moment for each text of the prompt that is valid."""
+        texts = self.repository.first_parent_texts(self.place, ref=self.ref)
+        for number, (commit, data) in enumerate(texts, 1):
+            yield from self._moment(number, commit, data)
 
-    def moment(self, texts: int, changes: int, commit: str, data: bytes) -> _Moment | None:
-        """Return the version of the prompt at a commit; None if it is not valid there."""
+    def of_files(self, moments: Iterable[_Moment]) -> Iterator[_Moment]:
+        """Yield a moment for each text of the files that the prompt names at some moments."""
+        for file in dict.fromkeys(file for moment in moments for file in moment.files):
+            texts = self.repository.first_parent_texts(self.prefix + file, ref=self.ref)
+            for number, (commit, _) in enumerate(texts, 1):
+                yield from self._moment(number, commit, self.repository.read(commit, self.place))
+
+    def first_commits(self) -> dict[str, tuple[str | None, bytes]]:
+        """Return each version with the first commit that has it, and its text there."""
+        commits: dict[str, tuple[str | None, bytes]] = {}
+        of_prompt = [*self.of_prompt()]
+        for moment in (*of_prompt, *self.of_files(of_prompt)):
+            commits.setdefault(moment.version, (moment.commit, moment.data))
+        return commits
+
+    def _moment(self, number: int, commit: str, data: bytes | None) -> Iterator[_Moment]:
+        prompt = None if data is None else self.read(commit, data)
+        if data is not None and prompt is not None:
+            named = (prompt.header.output, prompt.header.tools)
+            files = tuple(file for file in named if isinstance(file, str))
+            yield _Moment(number, prompt.version, commit, data, files)
+
+    def read(self, commit: str, data: bytes) -> Prompt | None:
+        """Return the prompt as it was at a commit; None if it was not valid there."""
         tree = commit_tree.CommitTree(self.repository, commit, self.prefix)
-        prompt, _ = read_prompt(data, self.path, partial(_json, tree))
-        if prompt is None:
-            return None
-        named = (prompt.header.output, prompt.header.tools)
-        files = tuple(file for file in named if isinstance(file, str))
-        return _Moment(texts, changes, prompt.version, files)
+        return read_prompt(data, self.path, partial(_json, tree))[0]
 
 
 def _json(tree: Tree, file: str) -> Json:
     return read_json(read(tree, file), file).value
+
+
+# Git keeps no renames: it sees that a file went and a similar one came in the same commit. What it
+# sees there is what it shows people, so it is what we follow.
+MOST = 20
+"""Names that are followed back."""
+
+
+class FormerPath(NamedTuple):
+    """A name that a file had."""
+
+    path: str
+    until: str
+    """The last commit, by first parents, in which it had it."""
+
+
+def former_names(repository: Repository, path: str) -> list[FormerPath]:
+    """Return the names that a file had before this one, the last of them first."""
+    head = repository.head()
+    if head is None:
+        return []
+    answer = run_git(
+        *("log", "--first-parent", "--follow", "--find-renames", "--raw", "-z", "--no-abbrev"),
+        *("--no-ext-diff", "--no-textconv", "--diff-filter=R", "--format=%H %P"),
+        *(f"--max-count={MAX_HISTORY_COMMITS}", head, "--", path),
+        cwd=repository.root,
+    )
+    former: list[FormerPath] = []
+    current, fields = path, iter(decode(answer.out).split("\0"))
+    parent = ""
+    for field in fields:
+        if not field.lstrip("\n").startswith(":"):
+            parent = field.strip().partition(" ")[2].partition(" ")[0]
+            continue
+        old, new = next(fields, ""), next(fields, "")
+        if new == current and parent and len(former) < MOST:
+            former.append(FormerPath(old, parent))
+            current = old
+    return former
+
+
+_HASH = re.compile(r"[0-9a-f]{6,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a prompt."""
+
+    hash: str
+    label: str
+    data: bytes | None
+    """The file as it was; None for a version that is only in results."""
+    commit: str | None = None
+    author: str | None = None
+    date: str | None = None
+    """When it was written, with the author's time zone."""
+    subject: str | None = None
+    former: str | None = None
+    """The id that the prompt had then, if it has another one by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The versions of one prompt in a repository."""
+
+    prompt: Prompt
+    project: Project
+    repository: Repository | None
+
+    @classmethod
+    def of(cls, prompt: Prompt, project: Project) -> History:
+        """Return the history of a prompt of a project."""
+        return cls(prompt, project, Repository.find(project.root))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a shallow clone hides the older part."""
+        return self.repository is not None and self.repository.is_shallow()
+
+    def versions(self) -> list[Version]:
+        """Return the versions, oldest first: merged, on this branch, and the file as it is."""
+        texts_by_version: dict[str, tuple[str | None, bytes]] = {}
+        merged: list[str] = []
+        if self.repository is not None:
+            merged = past_versions(self.prompt.path, self.project.root, self.repository)
+            texts = self._texts(self.repository, self.prompt.path).first_commits()
+            texts_by_version = {version: texts[version] for version in merged if version in texts}
+            if self.repository.head() is not None:
+                on_branch = self._texts(self.repository, self.prompt.path, "HEAD").first_commits()
+                texts_by_version |= {
+                    v: place for v, place in on_branch.items() if v not in texts_by_version
+                }
+        now = self.prompt.version
+        texts_by_version.setdefault(now, (None, read(self.project.tree, self.prompt.path)))
+        authors = self._authors([commit for commit, _ in texts_by_version.values() if commit])
+        return [
+            Version(version, self._label(version, merged), data, commit, *authors.get(commit, ()))
+            for version, (commit, data) in texts_by_version.items()
+        ]
+
+    def former(self) -> list[Version]:
+        """Return the versions that the prompt had under other names, oldest first."""
+        if self.repository is None:
+            return []
+        prefix, by_name = self.repository.prefix_of(self.project.root), []
+        cut_off = self.cut_off
+        for name in former_names(self.repository, prefix + self.prompt.path):
+            if not name.path.startswith(prefix) or not name.path.endswith(".md"):
+                break  # it came from outside of the project, or was no prompt
+            path = name.path.removeprefix(prefix)
+            texts = self._texts(self.repository, path, name.until).first_commits()
+            authors = self._authors([commit for commit, _ in texts.values() if commit])
+            old = path.rpartition("/")[2].removesuffix(".md")
+            then = []
+            for number, (version, (commit, data)) in enumerate(texts.items(), 1):
+                label = f"v?+{short(version)}" if cut_off else f"v{number}"
+                by, date, subject = authors.get(commit, (None, None, None))
+                fields = (version, f"{old}@{label}", data, commit, by, date, subject)
+                then.append(Version(*fields, former=old))
+            by_name.append(then)
+        return [version for then in reversed(by_name) for version in then]
+
+    def at(self, commit: str) -> Version | None:
+        """Return the version in a commit; None if the prompt is not there, or is not valid."""
+        assert self.repository is not None, "a commit is in a repository"
+        texts = self._texts(self.repository, self.prompt.path)
+        data = self.repository.read(commit, texts.place)
+        prompt = None if data is None else texts.read(commit, data)
+        if data is None or prompt is None:
+            return None
+        merged = past_versions(self.prompt.path, self.project.root, self.repository)
+        return Version(prompt.version, self._label(prompt.version, merged), data, commit)
+
+    def _label(self, version: str, merged: list[str]) -> str:
+        if self.repository is None:
+            return "v1"
+        return _label(version, None if self.cut_off else merged)
+
+    def _texts(self, repository: Repository, path: str, ref: str | None = None) -> _Texts:
+        return _Texts(repository, repository.prefix_of(self.project.root), path, ref)
+
+    def _authors(self, commits: list[str]) -> dict[str | None, tuple[str, str, str]]:
+        if self.repository is None or not commits:
+            return {}
+        answer = run_git(
+            *("log", "-z", "--no-walk=unsorted", "--format=%H%x00%an%x00%aI%x00%s"),
+            *commits,
+            cwd=self.repository.root,
+        )
+        fields = decode(answer.out).split("\0")
+        rows = zip(*(fields[offset::4] for offset in range(4)), strict=False)
+        return {commit: (author, date, subject) for commit, author, date, subject in rows}
+
+
+def find_version(versions: list[Version], name: str) -> Version | None:
+    """Return the version with a label or a hash (at least 6 digits of it)."""
+    for version in versions:
+        if name == version.label:
+            return version
+    digits = name.rpartition("+")[2]
+    if _HASH.fullmatch(digits):
+        return next((version for version in versions if version.hash.startswith(digits)), None)
+    return None

@@ -83,8 +83,7 @@ class ReviewContext:
     def in_repository(self, path: str) -> str:
         """Return the path of a project file in its repository."""
         assert self.repository is not None, "the caller has checked"
-        prefix = self.project.root.resolve().relative_to(self.repository.root).as_posix()
-        return path if prefix == "." else f"{prefix}/{path}"
+        return self.repository.prefix_of(self.project.root) + path
 
     @asynccontextmanager
     async def github(self, timing: Timing | None = None) -> AsyncIterator[ReviewForge | None]:

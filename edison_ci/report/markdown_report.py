@@ -34,7 +34,7 @@ from edison_ci.report.run_facts import (
     eval_suite_table,
     scores_table,
 )
-from edison_ci.results.reproduce import run_commands
+from edison_ci.results.snapshot import run_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

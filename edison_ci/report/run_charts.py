@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from edison_ci.results.rollups import Totals
-    from edison_ci.results.run_result import Cost
-    from edison_ci.results.slices import EstimateWithInterval, Slice
+    from edison_ci.results.scores import EstimateWithInterval, Totals
+    from edison_ci.results.slices import Slice
+    from edison_ci.results.spending import Cost
     from edison_ci.results.trends import TrendRun
     from edison_ci.stats.intervals import Interval
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from edison_ci.report.document import Inline
     from edison_ci.results.comparison import MovedCase
+    from edison_ci.results.components import ComponentTotal
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.leaderboard import LeaderboardRow
-    from edison_ci.results.rollups import ComponentTotal
     from edison_ci.results.run_result import Change, RunResult
 
 DECISIONS = {

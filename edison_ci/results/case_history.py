@@ -1,4 +1,4 @@
-"""The history of a case: its texts in the commits of its file, and its results by text.
+"""Cases over time: their texts in Git, their results by text, and those whose answers disagree.
 
 The work is bounded, whatever the dataset and its history are: so many commits, so many bytes that
 are searched, and fewer that are parsed. A row that did not change is recognised by its bytes, so
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -19,6 +20,8 @@ from edison_ci.documents.dataset_text import read_dataset_text
 from edison_ci.documents.files import read
 from edison_ci.documents.marks import Fault
 from edison_ci.git.repository import Repository
+from edison_ci.numeric import fixed, reaches, snap
+from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.git.repository import FileChange
     from edison_ci.records import Case
+
 
 MOST_COMMITS = 1_000
 MOST_BYTES = 20_000_000
@@ -75,9 +79,9 @@ def case_texts(project: Project, experiment: Experiment, case_id: str) -> CaseTe
     repository = Repository.find(project.root)
     for entry in experiment.file.data:
         whole = entry.model_copy(update={"take": None, "where": {}})
-        found = _texts_in(project, experiment.types(), whole, case_id, repository)
-        if found.texts:
-            return found
+        texts = _texts_in(project, experiment.types(), whole, case_id, repository)
+        if texts.texts:
+            return texts
     return None
 
 
@@ -98,8 +102,7 @@ def _texts_in(
         texts.append(CaseText(row.case, content_hash(row.case), None))
     if repository is None:
         return CaseTexts(entry.path, tuple(texts))
-    root = project.root.resolve().relative_to(repository.root).as_posix()
-    path = entry.path if root == "." else f"{root}/{entry.path}"
+    path = repository.prefix_of(project.root) + entry.path
     changes = repository.changes_of(path, most=MOST_COMMITS)
     searched = 0
     blobs = (change.blob for change in changes)
@@ -193,9 +196,6 @@ class _OneFile:
         return True
 
 
-# --- results --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class TextResults:
     """The results of a case with one text."""
@@ -225,10 +225,10 @@ def results_by_text(
     grouped: dict[str, list[tuple[float, int | None, str, str]]] = {}
     for hashed, *rest in rows.fetchall():
         grouped.setdefault(hashed, []).append((rest[0], rest[1], rest[2], rest[3]))
-    found = {}
+    results = {}
     for hashed, cells in grouped.items():
         decided = [passed for _, passed, _, _ in cells if passed is not None]
-        found[hashed] = TextResults(
+        results[hashed] = TextResults(
             hash=hashed,
             answers=len(cells),
             passed=sum(decided),
@@ -238,4 +238,114 @@ def results_by_text(
             first_run=cells[-1][3],
             last_run=cells[0][3],
         )
-    return found
+    return results
+
+
+# What is repeated is the same question: one case as it is now, one prompt version, one model. Its
+# answers are its repeats and what was bought again, in complete runs that were graded
+# alike. An answer that was graded both ways, by a judge who was asked twice, counts for both.
+FEWEST = 3
+"""Answers to one question below which its flakiness is not reported."""
+SHARE = 0.2
+"""A question is flaky if at least this share of its answers disagrees with the others."""
+APART = 0.5
+"""Distance from which two scores disagree (STATS 3)."""
+RULE = (
+    f"at least {FEWEST} answers to the same question, and at least {fixed(100 * SHARE)}% of them "
+    f"come out otherwise than the rest, or two are {fixed(100 * APART)} or more points apart"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaky:
+    """A question whose answers disagree."""
+
+    case: str
+    prompt: str
+    version: str
+    model: str
+    answers: int
+    passed: int
+    low: float | None
+    """Lowest and highest score."""
+    high: float | None
+    regraded: int
+    """Answers that were graded both ways: there it is the judges who disagree."""
+
+    @property
+    def disagreeing(self) -> float:
+        """Share of the answers that are in the minority."""
+        return min(self.passed, self.answers - self.passed) / self.answers
+
+    @property
+    def spread(self) -> float:
+        """How far apart the scores are."""
+        return 0.0 if self.low is None or self.high is None else self.high - self.low
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether the rule holds."""
+        if self.answers < FEWEST:
+            return False
+        return reaches(self.disagreeing, SHARE) or reaches(self.spread, APART)
+
+
+@dataclass(slots=True)
+class Flakiness:
+    """Flaky cases of an experiment, by its answers."""
+
+    runs: int = 0
+    simulated: bool = False
+    questions: int = 0
+    """Cases with a prompt version and a model that have enough answers."""
+    too_few: int = 0
+    """Those that have fewer."""
+    found: list[Flaky] = field(default_factory=list)
+    """The most disagreeing first."""
+
+    @property
+    def cases(self) -> list[str]:
+        """Return the flaky cases, the most disagreeing first."""
+        return list(dict.fromkeys(flaky.case for flaky in self.found))
+
+
+def flakiness_of(connection: sqlite3.Connection, experiment: str) -> Flakiness:
+    """Return the flaky cases by the answers to the prompts and models of its newest run."""
+    runs = complete_runs(connection, experiment, MOST_RUNS)
+    if not runs:
+        return Flakiness()
+    grading = grading_hash(runs[0])
+    alike = [run for run in runs if grading_hash(run) == grading]
+    result = Flakiness(len(alike), any(run.simulated for run in alike))
+    for flaky in _questions(connection, runs[0].id, [run.id for run in alike]):
+        if flaky.answers < FEWEST:
+            result.too_few += 1
+            continue
+        result.questions += 1
+        if flaky.is_flaky:
+            result.found.append(flaky)
+    result.found.sort(key=lambda f: (-f.disagreeing, -snap(f.spread), f.case, f.model))
+    return result
+
+
+def _questions(connection: sqlite3.Connection, newest: str, runs: list[str]) -> Iterator[Flaky]:
+    """Yield the answers to each question that the newest run asked, counted."""
+    places = ", ".join("?" * len(runs))
+    rows = connection.execute(
+        "with graded as (select distinct c.case_id, c.prompt, c.version, c.model, c.request_hash, "
+        "c.answer_no, c.passed, c.composite from cell c "
+        "join cell n on n.run_id = ? and n.side = 'head' and n.repeat = 0 "
+        "and n.case_id = c.case_id and n.prompt = c.prompt and n.version = c.version "
+        "and n.model = c.model and n.case_hash is c.case_hash "
+        f"where c.run_id in ({places}) and c.passed is not null and c.answer_no is not null "
+        "and c.status in ('ok', 'malformed')), "
+        "answered as (select case_id, prompt, version, model, request_hash, answer_no, "
+        "max(passed) as most, "
+        "min(passed) as least, min(composite) as low, max(composite) as high "
+        "from graded group by 1, 2, 3, 4, 5, 6) "
+        "select case_id, prompt, version, model, count(*) + sum(most > least), sum(most), "
+        "min(low), max(high), sum(most > least) from answered group by 1, 2, 3, 4",
+        [newest, *runs],
+    )
+    for row in rows:
+        yield Flaky(*row)

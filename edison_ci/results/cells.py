@@ -82,29 +82,29 @@ class CaseResult:
 
     def scores(self) -> dict[str, float]:
         """Return the mean of each component, by kind and name."""
-        found: dict[str, list[float]] = {}
+        scores: dict[str, list[float]] = {}
         for repeat in self.repeats:
             for component in repeat.components:
                 if component.score is not None and component.kind not in ("safety", "flag"):
-                    found.setdefault(f"{component.kind} {component.name}", []).append(
+                    scores.setdefault(f"{component.kind} {component.name}", []).append(
                         component.score
                     )
-        return {name: mean(each) for name, each in sorted(found.items())}
+        return {name: mean(values) for name, values in sorted(scores.items())}
 
     def kind(self) -> str:
         """Return what kind of failure or error it is, in one word."""
         if self.outcome == "error":
-            failed = (each.error for each in self.repeats if each.status is CellStatus.ERROR)
+            failed = (answer.error for answer in self.repeats if answer.status is CellStatus.ERROR)
             return next(failed, "") or "NOT_GRADED"
         statuses = {repeat.status for repeat in self.repeats if repeat.passed is False}
         return next((word for word in ("blocked", "malformed") if word in statuses), "failed")
 
     def why(self, *, reasons: bool) -> str:
         """Return what failed, or what went wrong; reasons may quote an answer."""
-        told: list[str] = []
+        reasons_told: list[str] = []
         for repeat in self.repeats:
-            told += _why(repeat, reasons=reasons)
-        return "; ".join(dict.fromkeys(told))
+            reasons_told += _why(repeat, reasons=reasons)
+        return "; ".join(dict.fromkeys(reasons_told))
 
 
 def _broken(repeat: Repeat) -> bool:
@@ -117,8 +117,8 @@ def _broken(repeat: Repeat) -> bool:
 def _why(repeat: Repeat, *, reasons: bool) -> Iterator[str]:
     if repeat.status is not CellStatus.OK:
         quoted = repeat.status is not CellStatus.BLOCKED
-        said = repeat.reason if reasons or not quoted else ""
-        yield f"{repeat.error or repeat.status}: {said.removeprefix('blocked: ')}".removesuffix(
+        reason = repeat.reason if reasons or not quoted else ""
+        yield f"{repeat.error or repeat.status}: {reason.removeprefix('blocked: ')}".removesuffix(
             ": "
         )
         return
@@ -128,8 +128,8 @@ def _why(repeat: Repeat, *, reasons: bool) -> Iterator[str]:
         ):
             what = "could not be graded" if component.status == CellStatus.ERROR else "failed"
             reached = "" if component.score is None else f" with {fixed(100 * component.score, 1)}"
-            said = f": {component.reason}" if reasons and component.reason else ""
-            yield f"{component.kind} {component.name} {what}{reached}{said}"
+            reason = f": {component.reason}" if reasons and component.reason else ""
+            yield f"{component.kind} {component.name} {what}{reached}{reason}"
 
 
 def cases_of(connection: sqlite3.Connection, view: RunResult) -> Iterator[CaseResult]:
@@ -151,8 +151,8 @@ def cases_of(connection: sqlite3.Connection, view: RunResult) -> Iterator[CaseRe
 def _repeat(row: Sequence[Any]) -> Repeat:
     status, composite, passed, error, reason, latency_ms, components = row
     graded = tuple(
-        ComponentResult(name, kind, score, _flag(good), CELL_STATUSES[state], said or "")
-        for name, kind, score, good, state, said in json.loads(components)
+        ComponentResult(name, kind, score, _flag(good), CELL_STATUSES[state], why or "")
+        for name, kind, score, good, state, why in json.loads(components)
     )
     grade = (composite, _flag(passed), error or "", reason or "")
     return Repeat(CELL_STATUSES[status], *grade, latency_ms, graded)
@@ -268,9 +268,9 @@ class Cells:
         return FailingCells(tuple(self._cell(row) for row in rows), int(total))
 
     def _cell(self, row: tuple[Any, ...]) -> CellResult:
-        *known, text, components = row
-        known[1], known[7] = SIDES[known[1]], CELL_STATUSES[known[7]]
-        blocked = known[7] is CellStatus.BLOCKED
+        *values, text, components = row
+        values[1], values[7] = SIDES[values[1]], CELL_STATUSES[values[7]]
+        blocked = values[7] is CellStatus.BLOCKED
         graded = tuple(
             # Only the screen gives a reason for a blocked answer, and it names no more than a kind.
             ComponentResult(
@@ -279,14 +279,14 @@ class Cells:
                 score,
                 _flag(passed),
                 CELL_STATUSES[state],
-                "" if blocked and kind != "safety" else self._reason(said),
+                "" if blocked and kind != "safety" else self._reason(reason),
             )
-            for name, kind, score, passed, state, said in json.loads(components)
+            for name, kind, score, passed, state, reason in json.loads(components)
         )
-        known[9] = _flag(known[9])
-        known[11] = self._reason(known[11])
-        shown = redacted(text) if self.texts and text is not None else None
-        return CellResult._make((*known, shown, graded))
+        values[9] = _flag(values[9])
+        values[11] = self._reason(values[11])
+        visible_text = redacted(text) if self.texts and text is not None else None
+        return CellResult._make((*values, visible_text, graded))
 
     def _reason(self, reason: str | None) -> str:
         return redacted(reason) if reason and self.texts else ""
@@ -295,8 +295,6 @@ class Cells:
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
-
-# --- cases by prompts with models -----------------------------------------------------------------
 
 MOST_CASES = 200
 MOST_COLUMNS = 12
@@ -334,7 +332,7 @@ def grid_of(result: RunResult) -> Grid:
         (run_id, MOST_CASES),
     )
     names = [name for (name,) in worst.fetchall()]
-    found: dict[str, dict[Variant, Square]] = {name: {} for name in names}
+    squares: dict[str, dict[Variant, Square]] = {name: {} for name in names}
     rows = connection.execute(
         "select case_id, prompt, model, avg(composite), count(*), sum(passed = 0), sum(passed), "
         "min(status), max(status) from cell where run_id = ? and side = 'head' "
@@ -342,8 +340,8 @@ def grid_of(result: RunResult) -> Grid:
         (run_id, json.dumps(names)),
     )
     for case, prompt, model, composite, repeats, *how in rows:
-        found[case][Variant(prompt, model)] = Square(_outcome(*how), composite, repeats)
-    placed = ((name, tuple(found[name].get(column) for column in columns)) for name in names)
+        squares[case][Variant(prompt, model)] = Square(_outcome(*how), composite, repeats)
+    placed = ((name, tuple(squares[name].get(column) for column in columns)) for name in names)
     return Grid(columns, tuple(placed), int(cases))
 
 

@@ -13,25 +13,25 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import gates as config_gates
+from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import exceeds, mean_or_none, snap
 from edison_ci.records import Move
 from edison_ci.results.comparison_sample import CellChoice, comparison_sample
+from edison_ci.results.metrics import metric_of
 from edison_ci.results.pairwise import overall_head_to_head
-from edison_ci.results.samples import SIDES, metric_of
+from edison_ci.results.samples import SIDES
+from edison_ci.results.scores import estimate_json
 from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for, mean_of
-from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
-from edison_ci.stats.other_metrics import points_margin
-from edison_ci.stats.paired import (
-    EQUAL_DIFFERENCES,
-    Pairs,
-    paired_difference,
-    unpaired_difference,
-)
+from edison_ci.stats.intervals import Interval, interval_of_mean
+from edison_ci.stats.other_metrics import margin_in_points
+from edison_ci.stats.paired import EQUAL_DIFFERENCES, Pairs, paired_difference, unpaired_difference
 from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.scores import units_of
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.cells import clusters_of
@@ -39,11 +39,12 @@ from edison_ci.store.runs import IMPORTED_ANSWERS, common_simulation
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.gates import Gate
     from edison_ci.config.load import Project
     from edison_ci.results.comparison_sample import ComparisonSample
+    from edison_ci.results.decisions import GateRow
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.run_result import RunResult
     from edison_ci.results.samples import Paired
@@ -68,13 +69,7 @@ class BaseComparison:
         """Return the change; None when there is no pair."""
         if self.estimate is None:
             return None
-        return {
-            "estimate": self.estimate,
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "p": self.p,
-        }
+        return fields_of(self, "estimate", "low", "high", "n", "p")
 
 
 def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseComparison:
@@ -92,40 +87,32 @@ def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseCompar
         (run_id,),
     )
     ids: list[str] = []
-    clusters: list[str | None] = []
+    clusters: dict[str, str] = {}
     scores, changes, paired = array("d"), array("d"), array("b")
     for case_id, before, after, cluster in rows:
         if before is None:
             continue
         scores.append(snap(before))
-        clusters.append(cluster)
+        if cluster is not None:
+            clusters[case_id] = cluster
         paired.append(after is not None)
         ids.append(case_id)
         if after is not None:
             changes.append(snap(after) - scores[-1])
-    groups = _groups(ids, clusters)
-    score = mean_interval(scores) if groups is None else clustered_interval(scores, groups)
+    groups = units_of(ids, clusters)
+    score = interval_of_mean(scores, groups)
     ids = [*compress(ids, paired)]
-    groups = None if groups is None else [*compress(groups, paired)]
-    found = paired_difference(changes, clusters=groups)
-    if found is None:
+    groups = None if groups is None else tuple(compress(groups, paired))
+    difference = paired_difference(changes, clusters=groups)
+    if difference is None:
         return BaseComparison(score, None, None, None, 0, None)
-    low, high = found.interval or (None, None)
+    low, high = difference.interval or (None, None)
     p = None
     if len(changes) > 1:
         p = sign_flip(changes, rng=generator_for(ids), clusters=groups).value
-    return BaseComparison(score, found.value, low, high, found.n, p)
+    return BaseComparison(score, difference.value, low, high, difference.n, p)
 
 
-def _groups(ids: list[str], clusters: list[str | None]) -> list[str] | None:
-    """Return the group of each case, its cluster or itself; None if no case has a cluster."""
-    if not any(cluster is not None for cluster in clusters):
-        return None
-    both = zip(ids, clusters, strict=True)
-    return [f"case {case}" if cluster is None else f"cluster {cluster}" for case, cluster in both]
-
-
-_SMALLEST_MARGIN = 1e-9
 _FEW = 10
 _VERDICTS = {
     Outcome.A: "a_better",
@@ -133,6 +120,14 @@ _VERDICTS = {
     Outcome.SAME: "same",
     Outcome.UNCLEAR: "unclear",
 }
+
+_MOVES = {
+    "fixed": Move.FIXED,
+    "newly_failing": Move.NEWLY_FAILING,
+    "higher": Move.HIGHER,
+    "lower": Move.LOWER,
+}
+"""Lists of moved cases by their key in `--json`, in its order."""
 
 
 class MovedCase(NamedTuple):
@@ -142,10 +137,6 @@ class MovedCase(NamedTuple):
     a: float
     b: float
     passed: tuple[bool | None, bool | None]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the case with its scores."""
-        return {"case": self.case, "a": self.a, "b": self.b, "passed": [*self.passed]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,33 +177,15 @@ class ComparisonEstimate:
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison with the keys of the contract."""
-        low, high = self.interval or (None, None)
         return {
             "a": {**self.a.as_json(), "composite": self.scores[0]},
             "b": {**self.b.as_json(), "composite": self.scores[1]},
             "n": self.n,
-            "difference": {
-                "estimate": self.estimate,
-                "low": low,
-                "high": high,
-                "p": self.p,
-                "method": self.method,
-            },
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "fixed": self._listed(Move.FIXED),
-            "newly_failing": self._listed(Move.NEWLY_FAILING),
-            "higher": self._listed(Move.HIGHER),
-            "lower": self._listed(Move.LOWER),
-            "margin": self.margin,
-            "n_more": self.n_more,
-            "missing": self.missing,
-            "notes": [*self.notes],
-            "head_to_head": None if self.head_to_head is None else self.head_to_head.as_json(),
+            "difference": estimate_json(self.estimate, self.interval, p=self.p, method=self.method),
+            **fields_of(self, "verdict", "sentence"),
+            **{name: as_document(self.moved[move]) for name, move in _MOVES.items()},
+            **fields_of(self, "margin", "n_more", "missing", "notes", "head_to_head"),
         }
-
-    def _listed(self, move: Move) -> list[dict[str, Any]]:
-        return [moved.as_json() for moved in self.moved[move]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +243,9 @@ def change_of(
         CellChoice(side, result.run, side=side, prompt=prompt, models=(model,)) for side in SIDES
     )
     setting = ComparisonSettings(gates, result.clusters, result.quarantined)
-    found = compare_choices(result.connection, base, head, setting)
+    estimate = compare_choices(result.connection, base, head, setting)
     # Where a gate decides it, the gate says how many more cases it takes: one number a question.
-    return replace(found, n_more=None) if any(map(_on_score, gates)) else found
+    return replace(estimate, n_more=None) if any(map(_on_score, gates)) else estimate
 
 
 def require_same_suite(a: CellChoice, b: CellChoice) -> None:
@@ -287,38 +260,33 @@ def require_same_suite(a: CellChoice, b: CellChoice) -> None:
         )
 
 
-# --- the same cases -------------------------------------------------------------------------------
-
-
 def _paired(
     sample: ComparisonSample, choices: tuple[CellChoice, CellChoice], setting: ComparisonSettings
 ) -> ComparisonEstimate:
     cells = sample.cells
-    found = cells.pairs(metric_of(cells, "composite"), cells.common_variants())
+    paired = cells.pairs(metric_of(cells, "composite"), cells.common_variants())
     clusters = setting.clusters or {}
-    grouped = None
-    if any(case in clusters for case in found.cases):
-        grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
-    pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
+    grouped = units_of(paired.cases, clusters)
+    pairs = Pairs(tuple(paired.base), tuple(paired.head), grouped)
     rule = GateRule(margin=_margin(setting.gates, pairs))
     passed, flips = cells.flips(cells.common_variants(), clusters)
-    passes = [passed.get(case) for case in found.cases]
+    passes = [passed.get(case) for case in paired.cases]
     seen = overall_head_to_head(cells, clusters)
     wins = None if seen is None else ab.HeadToHead(seen.rate)
-    rng = generator_for(found.cases)
+    rng = generator_for(paired.cases)
     compared = compare(
         pairs, rule, rng=rng, passed=[both or (True, True) for both in passes], head_to_head=wins
     )
-    same = bool(found.cases) and found.same_answers
+    same = bool(paired.cases) and paired.same_answers
     outcome = Outcome.SAME if same else compared.outcome
-    notes = [*compared.notes, *_doubts(*choices), *_notes(found, sample)]
-    if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
+    notes = [*compared.notes, *_doubts(*choices), *_notes(paired, sample)]
+    if exceeds(paired.missing, MOST_MISSING * (pairs.n + paired.missing)):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
 
     def moved(positions: Iterable[int]) -> tuple[MovedCase, ...]:
         return tuple(
-            MovedCase(found.cases[i], float(base[i]), float(head[i]), passes[i] or (None, None))
+            MovedCase(paired.cases[i], float(base[i]), float(head[i]), passes[i] or (None, None))
             for i in positions
         )
 
@@ -336,7 +304,7 @@ def _paired(
         moved={move: moved(positions) for move, positions in compared.moved.items()},
         n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
         flips=flips,
-        missing=found.missing,
+        missing=paired.missing,
         notes=tuple(notes),
         head_to_head=seen,
     )
@@ -347,10 +315,7 @@ def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
     for gate in gates:
         if _on_score(gate):
             margin = gate.effective_margin
-            value = margin.value
-            if margin.relative and pairs.n:
-                value = points_margin(margin.value, pairs.means("base"))
-            return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
+            return margin_in_points(margin.value, pairs, relative=margin.relative)
     return GateRule().margin
 
 
@@ -373,12 +338,12 @@ def _doubts(*choices: CellChoice) -> list[str]:
     return notes
 
 
-def _notes(found: Paired, sample: ComparisonSample) -> list[str]:
+def _notes(paired: Paired, sample: ComparisonSample) -> list[str]:
     notes, matching = [], sample.matching
-    total = len(found.cases) + found.missing
-    if exceeds(found.missing, WARN_MISSING * total):
-        notes.append(f"{found.missing:,} of {cases(total)} are missing on one side")
-    if 0 < len(found.cases) < _FEW:
+    total = len(paired.cases) + paired.missing
+    if exceeds(paired.missing, WARN_MISSING * total):
+        notes.append(f"{paired.missing:,} of {cases(total)} are missing on one side")
+    if 0 < len(paired.cases) < _FEW:
         notes.append("very few cases")
     for what, names in (
         ("only in B", matching.added),
@@ -396,9 +361,6 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
-# --- other cases ----------------------------------------------------------------------------------
-
-
 def _unpaired(
     sample: ComparisonSample, choices: tuple[CellChoice, CellChoice]
 ) -> ComparisonEstimate:
@@ -406,28 +368,28 @@ def _unpaired(
     cells = sample.cells
     metric, variants = metric_of(cells, "composite"), cells.common_variants()
     base, head = (cells.sample(metric, variants, side) for side in SIDES)
-    found = unpaired_difference(base.values, head.values)
-    interval = found.interval if found is not None else None
+    difference = unpaired_difference(base.values, head.values)
+    interval = difference.interval if difference is not None else None
     verdict = "unclear"
     if interval is not None and (interval.low > 0 or interval.high < 0):
         verdict = "b_better" if interval.low > 0 else "a_better"
     note = "they have too few cases in common: unpaired, about 3 to 10 times less sensitive"
-    if found is None:
+    if difference is None:
         sentence = "Nothing to compare: one side has no score."
     else:
         sentence = (
-            f"Other cases: B is {signed(found.value)} points from A{_likely(interval)}, unpaired"
-            f"{'' if found.p is None else f', {p_words(found.p)}'}."
+            f"Other cases: B is {signed(difference.value)} points from A{_likely(interval)}, "
+            f"unpaired{'' if difference.p is None else f', {p_words(difference.p)}'}."
         )
-        if found.se == 0:
+        if difference.se == 0:
             sentence += " All scores of A are equal, and all of B."
     return ComparisonEstimate(
         *choices,
-        n=found.n if found is not None else 0,
-        estimate=found.value if found is not None else None,
+        n=difference.n if difference is not None else 0,
+        estimate=difference.value if difference is not None else None,
         interval=interval,
-        p=None if found is None else found.p,
-        method=found.method if found is not None else "none: no case",
+        p=None if difference is None else difference.p,
+        method=difference.method if difference is not None else "none: no case",
         verdict=verdict,
         sentence=sentence,
         margin=GateRule().margin,
@@ -439,39 +401,36 @@ def _unpaired(
     )
 
 
-# --- in words -------------------------------------------------------------------------------------
-
-
 def _same_answers(n: int) -> str:
     return f"Nothing to compare: both are the same answers, graded the same ({cases(n)})."
 
 
-def _sentence(outcome: Outcome, found: Comparison) -> str:
-    if found.value is None:
+def _sentence(outcome: Outcome, comparison: Comparison) -> str:
+    if comparison.value is None:
         return "Not yet known: no case has a score on both sides."
-    said = _verdict_words(outcome, found, found.value)
-    if not found.method.startswith(EQUAL_DIFFERENCES):
-        return said
-    ties = ties_words(found.n, found.value, found.interval)
-    return f"{said} {ties[0].upper()}{ties[1:]}."
+    sentence = _verdict_words(outcome, comparison, comparison.value)
+    if not comparison.method.startswith(EQUAL_DIFFERENCES):
+        return sentence
+    ties = ties_words(comparison.n, comparison.value, comparison.interval)
+    return f"{sentence} {ties[0].upper()}{ties[1:]}."
 
 
-def _verdict_words(outcome: Outcome, found: Comparison, value: float) -> str:
-    change = f"{signed(value)} points{_likely(found.interval)}"
-    on = f"on the same {cases(found.n)}"
+def _verdict_words(outcome: Outcome, comparison: Comparison, value: float) -> str:
+    change = f"{signed(value)} points{_likely(comparison.interval)}"
+    on = f"on the same {cases(comparison.n)}"
     if outcome in (Outcome.A, Outcome.B):
         which = "B is better" if outcome is Outcome.B else "A is better"
-        tested = "" if found.p is None else f" {p_words(found.p.value)}."
+        tested = "" if comparison.p is None else f" {p_words(comparison.p.value)}."
         return f"{which}: from A to B {change} {on}.{tested}"
-    if outcome is Outcome.SAME and found.same_within is not None:
-        low, high = (signed(end) for end in found.same_within)
+    if outcome is Outcome.SAME and comparison.same_within is not None:
+        low, high = (signed(end) for end in comparison.same_within)
         return (
-            f"No practical difference: at worst {low} to {high}, inside {points(found.margin)} "
-            f"points either way ({cases(found.n)})."
+            f"No practical difference: at worst {low} to {high}, inside "
+            f"{points(comparison.margin)} points either way ({cases(comparison.n)})."
         )
     more = ""
-    if found.n_more is not None:
-        more = f" About {more_cases(found.n_more)} would settle it if nothing really changed."
+    if comparison.n_more is not None:
+        more = f" About {more_cases(comparison.n_more)} would settle it if nothing really changed."
     return f"Not yet known: from A to B {change} {on}.{more}"
 
 
@@ -479,3 +438,16 @@ def _likely(interval: Range | None) -> str:
     if interval is None:
         return ""
     return f" (likely {signed(interval.low)} to {signed(interval.high)})"
+
+
+def gates_on_score(rows: Iterable[GateRow]) -> Iterator[config_gates.Gate]:
+    """Yield the gates that say which difference of the composite matters, as files write them."""
+    for row in rows:
+        if row.metric != "composite" or "no_worse_than" not in row.gate:
+            continue
+        written = {"metric": row.metric, "no_worse_than": row.gate["no_worse_than"]}
+        margin = row.gate.get("margin")
+        if margin:
+            unit = "%" if margin["relative"] else "pp"
+            written["margin"] = f"{100 * float(margin['value']):g}{unit}"
+        yield config_gates.Gate.model_validate(written)

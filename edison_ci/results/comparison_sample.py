@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.git.repository import Repository
-from edison_ci.plan.anchors import VERSION_LABEL, production_version
+from edison_ci.plan.baseline import VERSION_LABEL, production_version
 from edison_ci.records import Side
 from edison_ci.results.samples import SIDES, CellSource, TwoSidedSample, Variant
+from edison_ci.results.snapshot import runs_where
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats.paired import match_cases
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run, no_run, run_names
@@ -123,7 +124,7 @@ def _stored_variants(connection: sqlite3.Connection, choice: CellChoice) -> set[
         "select distinct prompt, model, version from cell where run_id = ? and side = ?",
         (choice.run.id, choice.side),
     ).fetchall()
-    found = {
+    variants = {
         Variant(prompt, model)
         for prompt, model, version in rows
         if choice.prompt in (None, prompt)
@@ -131,8 +132,8 @@ def _stored_variants(connection: sqlite3.Connection, choice: CellChoice) -> set[
         and version.startswith(choice.version or "")
         and (not choice.models or model in choice.models)
     }
-    if found:
-        return found
+    if variants:
+        return variants
     models = sorted({model for _, model, _ in rows})
     for name in choice.models:
         if name not in models:
@@ -174,11 +175,11 @@ def _common_variants(
 
 def _contents(cells: TwoSidedSample, side: Side) -> dict[str, str]:
     """Return a hash of input and expected output of each case."""
-    found: dict[str, str] = {}
+    contents: dict[str, str] = {}
     for variant in cells.variants(side):
         for case, content in cells.contents(variant, side):
-            found[case] = min(found.get(case, content), content)
-    return found
+            contents[case] = min(contents.get(case, content), content)
+    return contents
 
 
 def runs_at_commit(
@@ -223,9 +224,10 @@ def runs_of_versions(
         sides.setdefault((run_id, side), {}).setdefault(prompt, set()).add(version)
     return [
         (find_run(connection, run_id), Side(side))
-        for (run_id, side), found in sides.items()
+        for (run_id, side), versions_by_prompt in sides.items()
         if all(
-            len(found.get(prompt, ())) == 1 and next(iter(found[prompt])).startswith(version)
+            len(versions_by_prompt.get(prompt, ())) == 1
+            and next(iter(versions_by_prompt[prompt])).startswith(version)
             for prompt, version in versions.items()
         )
     ]
@@ -257,10 +259,10 @@ class Operands:
     def pair(self, a: str, b: str) -> tuple[CellChoice, CellChoice]:
         """Return the cells of A and B; the experiment of one is taken for the other."""
         first, second = self._run(a), self._run(b)
-        known = self.experiment or next((c.run.experiment for c in (first, second) if c), None)
-        known = known or self._only()
-        chosen_b = second or self._other(b, known, beside=first)
-        return first or self._other(a, known, beside=chosen_b), chosen_b
+        experiment = self.experiment or next((c.run.experiment for c in (first, second) if c), None)
+        experiment = experiment or self._only()
+        chosen_b = second or self._other(b, experiment, beside=first)
+        return first or self._other(a, experiment, beside=chosen_b), chosen_b
 
     def one(self, name: str) -> CellChoice:
         """Return the cells of a single name."""
@@ -291,10 +293,10 @@ class Operands:
 
     def _run(self, name: str) -> CellChoice | None:
         """Return a run by id, `latest` or experiment."""
-        known = self.connection.execute(
+        is_stored = self.connection.execute(
             "select exists (select 1 from run where id = ?1 or experiment = ?1)", (name,)
         ).fetchone()[0]
-        if name != "latest" and not known:
+        if name != "latest" and not is_stored:
             return None
         return CellChoice(name, find_run(self.connection, name))
 
@@ -305,8 +307,6 @@ class Operands:
         if named is not None and self._is_prompt(named["prompt"]):
             return self._version(name, named["prompt"], named["hash"])
         return self._commit(name, experiment, beside)
-
-    # --- a version of a prompt --------------------------------------------------------------------
 
     def _is_prompt(self, name: str) -> bool:
         if any(prompt.id == name for prompt in self.project.prompts.values()):
@@ -342,8 +342,8 @@ class Operands:
             f"{self._fit('r.id')} limit 10",
             (prompt,),
         )
-        found = ", ".join(version for (version,) in rows)
-        return f"there are: {found}" if found else "run it first: edison run"
+        versions = ", ".join(version for (version,) in rows)
+        return f"there are: {versions}" if versions else "run it first: edison run"
 
     def _production(self, experiment: str | None) -> CellChoice:
         if experiment is None:
@@ -356,8 +356,6 @@ class Operands:
             f"no prompt of {experiment} names its version in production",
             hint="write production: HASH into its front matter",
         )
-
-    # --- a commit ---------------------------------------------------------------------------------
 
     def _commit(self, name: str, experiment: str | None, beside: CellChoice | None) -> CellChoice:
         repository = Repository.find(self.project.root)
@@ -372,12 +370,12 @@ class Operands:
             raise UsageError(f"{name} of which experiment?", hint=f"add --experiment: {names}")
         if beside is not None and beside.side == Side.HEAD and beside.run.base_commit == commit:
             return CellChoice(name, beside.run, Side.BASE)  # measured together, on one eval suite
-        found = self._newest(f"commit_id = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
-        if found is not None:
-            return CellChoice(name, found)
-        found = self._newest(f"base_commit = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
-        if found is not None:
-            return CellChoice(name, found, Side.BASE)
+        run = self._newest(f"commit_id = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
+        if run is not None:
+            return CellChoice(name, run)
+        run = self._newest(f"base_commit = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
+        if run is not None:
+            return CellChoice(name, run, Side.BASE)
         raise UsageError(
             f"there is no complete run of {experiment} at {name} ({commit[:8]})",
             hint=f"measure both together: edison run {experiment} --against {name}",
@@ -401,9 +399,5 @@ class Operands:
         return UsageError(f"{name!r} is not a run, experiment or commit", hint=hint)
 
     def _newest(self, where: str, experiment: str, commit: str) -> Run | None:
-        row = self.connection.execute(
-            f"select id from run where {where} and experiment = ? and complete = 1 and partial = 0 "
-            f"and {self._fit('id')} order by created_at desc, rowid desc limit 1",
-            (commit, experiment),
-        ).fetchone()
-        return None if row is None else find_run(self.connection, row[0])
+        where = f"{where} and experiment = ? and complete = 1 and partial = 0 and {self._fit('id')}"
+        return next(iter(runs_where(self.connection, where, (commit, experiment))), None)

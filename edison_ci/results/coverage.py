@@ -60,8 +60,8 @@ class CaseValues(NamedTuple):
 def values_of(case: Case, *, detect: bool = True) -> CaseValues:
     """Return what a case covers."""
     whole = " ".join(map(plain_text, case.inputs.values()))[:_READ]
-    told = case.metadata.get("language")
-    spoken = {told} if isinstance(told, str) else set[str]()
+    language_told = case.metadata.get("language")
+    spoken = {language_told} if isinstance(language_told, str) else set[str]()
     if detect and not spoken:
         texts = (value[:_READ] for value in case.inputs.values() if isinstance(value, str))
         spoken = {language for text in texts if (language := language_of(text)) is not None}
@@ -134,25 +134,28 @@ class Coverage:
     @property
     def dimensions(self) -> list[DimensionCoverage]:
         """The values to cover, by dimension; dimensions without any are left out."""
-        found = []
+        dimensions = []
         for name in DIMENSIONS:
             counter = self.found[name]
-            written = [str(each) for each in (getattr(self.targets, name, None) or ())]
-            wanted = [*self.wanted.get(name, written or _usual(name, counter))]
-            if wanted:
-                counts = {value: counter[value] for value in wanted[:_MOST_VALUES]}
-                found.append(DimensionCoverage(name, counts, self.at_least))
-        return found
+            written = [str(target) for target in (getattr(self.targets, name, None) or ())]
+            values = [*self.wanted.get(name, written or _usual(name, counter))]
+            if values:
+                counts = {value: counter[value] for value in values[:_MOST_VALUES]}
+                dimensions.append(DimensionCoverage(name, counts, self.at_least))
+        return dimensions
 
     @property
     def share(self) -> float | None:
         """The share of all values that are covered."""
-        values = sum(len(each.counts) for each in self.dimensions)
-        return sum(each.covered for each in self.dimensions) / values if values else None
+        values = sum(len(dimension.counts) for dimension in self.dimensions)
+        return sum(dimension.covered for dimension in self.dimensions) / values if values else None
 
     def rows(self, most: int) -> list[tuple[str, list[int]]]:
         """Return the cases of each tag by difficulty from 1 to 5, the largest tags first."""
-        dimension = next((each for each in self.dimensions if each.name == "tags"), None)
+        dimension = next(
+            (one_dimension for one_dimension in self.dimensions if one_dimension.name == "tags"),
+            None,
+        )
         tags = [] if dimension is None else [*dimension.counts]
         tags.sort(key=lambda tag: (-self.found["tags"][tag], tag))
         return [(tag, [self.grid[tag, str(n)] for n in range(1, 6)]) for tag in tags[:most]]
@@ -166,15 +169,19 @@ def _usual(name: str, counter: Counter[str]) -> Iterable[str]:
         return map(str, range(1, 6))
     if name == "ambiguity":
         return AMBIGUITIES
-    return (value for value, _ in sorted(counter.items(), key=lambda each: (-each[1], each[0])))
+    return (value for value, _ in sorted(counter.items(), key=lambda item: (-item[1], item[0])))
 
 
 def coverage_of(
     cases: Iterable[Case], targets: CoverageTargets | None, like: Coverage | None = None
 ) -> Coverage:
     """Return what cases cover; with `like`, of the values that it is about."""
-    wanted = {} if like is None else {each.name: [*each.counts] for each in like.dimensions}
-    found = Coverage(targets, wanted=wanted)
+    values = (
+        {}
+        if like is None
+        else {dimension.name: [*dimension.counts] for dimension in like.dimensions}
+    )
+    coverage = Coverage(targets, wanted=values)
     for case in cases:
-        found.add(case)
-    return found
+        coverage.add(case)
+    return coverage

@@ -88,8 +88,8 @@ class GateRow:
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as it appears in `--json`."""
-        shown = {name: getattr(self, name) for name in SHOWN}
-        return {**shown, "if_unclear": self.if_unclear, "detail": dict(self.detail)}
+        fields = {name: getattr(self, name) for name in SHOWN}
+        return {**fields, "if_unclear": self.if_unclear, "detail": dict(self.detail)}
 
 
 def interim_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
@@ -98,8 +98,8 @@ def interim_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
     if not interims:
         return None
     last = max(interims, key=lambda interim: int(interim["number"]))
-    shown = {name: last[name] for name in ("kind", "number", "of", "at", "most")}
-    return {**shown, "sentence": stopped_sentence(rows)}
+    fields = {name: last[name] for name in ("kind", "number", "of", "at", "most")}
+    return {**fields, "sentence": stopped_sentence(rows)}
 
 
 def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
@@ -174,10 +174,10 @@ def decisions_of(
         "(select max(round) from decision where run_id = :run)) order by position",
         {"run": run_id, "round": round},
     )
-    found = tuple(_row(*row) for row in rows)
-    if round is None and any("interim" in row.detail for row in found):
-        return _with_interims(connection, run_id, found)
-    return found
+    gate_rows = tuple(_row(*row) for row in rows)
+    if round is None and any("interim" in row.detail for row in gate_rows):
+        return _with_interims(connection, run_id, gate_rows)
+    return gate_rows
 
 
 def _with_interims(
@@ -193,9 +193,9 @@ def _with_interims(
     for position, detail, *values in stored:
         interim = json.loads(detail).get("interim")
         if interim is not None:
-            known = {name: interim[name] for name in ("number", "at", "alpha")}
+            place = {name: interim[name] for name in ("number", "at", "alpha")}
             values_then = dict(zip(_HISTORY, values, strict=True))
-            history.setdefault(position, {}).setdefault(interim["number"], {**known, **values_then})
+            history.setdefault(position, {}).setdefault(interim["number"], {**place, **values_then})
     return tuple(
         replace(row, detail={**row.detail, "interim_history": [*history[position].values()]})
         if position in history
@@ -205,14 +205,14 @@ def _with_interims(
 
 
 def _row(*values: object) -> GateRow:
-    *shown, gate, detail = values
-    known = json.loads(str(gate))
-    fields: dict[str, Any] = dict(zip(SHOWN, shown, strict=True))
+    *columns, gate, detail = values
+    gate_file = json.loads(str(gate))
+    fields: dict[str, Any] = dict(zip(SHOWN, columns, strict=True))
     fields["verdict"] = Verdict(fields["verdict"])
     return GateRow(
         **fields,
-        if_unclear=known.get("if_unclear", "neutral"),
-        gate=known,
+        if_unclear=gate_file.get("if_unclear", "neutral"),
+        gate=gate_file,
         detail=json.loads(str(detail)),
     )
 

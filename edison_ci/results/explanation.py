@@ -8,7 +8,7 @@ and only if it has not changed.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.embeddings import is_vector
@@ -20,7 +20,7 @@ from edison_ci.errors import ConfigError
 from edison_ci.numeric import fixed, reaches, significant
 from edison_ci.plan.fingerprint import plain
 from edison_ci.records import CellStatus, Side
-from edison_ci.results.snapshot import snapshot_of
+from edison_ci.results.snapshot import experiment_in, snapshot_of
 from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import COUNTED, fallback_of
@@ -121,9 +121,7 @@ class CellExplanation:
     @property
     def text(self) -> str | None:
         """The answer as it is graded, or all of it if it is malformed; None if it is withheld."""
-        if self.output is None:
-            return None
-        return self.output.raw if self.output.malformed else self.output.text
+        return text_of(self.output)
 
     @property
     def arithmetic(self) -> str:
@@ -152,31 +150,67 @@ class CellExplanation:
         failed = [component for component in self.counted if component.passed is False]
         if failed:
             return "fails: " + "; ".join(self._short_of(component) for component in failed)
-        if cell.passed is None:
-            return "neither passes nor fails: a component of the grade is missing"
-        return "passes: every component reaches its threshold"
+        return _passing_words(cell)
 
     def _short_of(self, component: Component) -> str:
         asked = self.thresholds.get((component.kind, component.name))
         score = f"{component.kind} {component.name} has {_points(component.score)}"
-        said = f" ({component.reason})" if component.reason else ""
+        reason = f" ({component.reason})" if component.reason else ""
         reached = asked is None or (component.score is not None and reaches(component.score, asked))
-        return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
+        return f"{score}{'' if reached else f' of {_points(asked)}'}{reason}"
 
 
 def failure_of(cell: CellRow) -> str:
     """Return why a cell fails, by its first component that does; empty if it does not fail."""
     if cell.status is not CellStatus.OK:
         return f"{cell.status}: {_stored_reason(cell)}"
-    failed = [each for each in cell.components if each.kind in COUNTED and each.passed is False]
+    failed = [
+        component
+        for component in cell.components
+        if component.kind in COUNTED and component.passed is False
+    ]
     if not failed:
         return ""
     first, more = failed[0], len(failed) - 1
     if first.kind == "rubric" and not first.reason:  # its weakest criterion has a reason
-        criteria = [each for each in cell.components if each.kind == "criterion" and each.reason]
-        first = min(criteria, key=lambda each: (each.score or 0.0, each.name), default=first)
+        criteria = [
+            component
+            for component in cell.components
+            if component.kind == "criterion" and component.reason
+        ]
+        first = min(
+            criteria, key=lambda component: (component.score or 0.0, component.name), default=first
+        )
     why = f"{first.name}: {first.reason}" if first.reason else f"{first.kind} {first.name}"
     return why + (f" (and {more:,} more)" if more else "")
+
+
+def outcome_reason(cell: CellRow) -> str:
+    """Return why a cell passes or fails, by the first component that does."""
+    return failure_of(cell) or _passing_words(cell)
+
+
+def _passing_words(cell: CellRow) -> str:
+    if cell.passed is None:
+        return "neither passes nor fails: a component of the grade is missing"
+    return "passes: every component reaches its threshold"
+
+
+def output_of(
+    run: Run, cell: CellRow, answer: CachedAnswer | None, experiment: Experiment | None = None
+) -> Output | None:
+    """Return an answer as it is graded; None if it is withheld or no longer stored."""
+    if answer is None or cell.status is CellStatus.BLOCKED:
+        return None
+    form = expected_form(run, experiment, cell.side, cell.version)
+    return parse_output(answer.completion.text, form)
+
+
+def text_of(output: Output | None) -> str | None:
+    """Return the text of an answer, all of it if it is malformed; None without one."""
+    if output is None:
+        return None
+    return output.raw if output.malformed else output.text
 
 
 def _stored_reason(cell: CellRow) -> str:
@@ -189,10 +223,6 @@ def explain(
     """Return everything that is known about a cell; without its project, not what was asked."""
     experiment = project.experiments.get(run.experiment) if project is not None else None
     answer = answer_at(connection, cell.request_hash, cell.answer_no)
-    output = None
-    if answer is not None and cell.status != CellStatus.BLOCKED:
-        form = expected_form(run, experiment, cell.side, cell.version)
-        output = parse_output(answer.completion.text, form)
     fallback = fallback_of(connection, cell.id) if cell.status is CellStatus.ERROR else None
     replies = [
         JudgeAnswer(model, request_hash, answer_no, answer_at(connection, request_hash, answer_no))
@@ -207,7 +237,7 @@ def explain(
         cell=cell,
         case=None if project is None else _case(project, experiment, cell),
         answer=answer,
-        output=output,
+        output=output_of(run, cell, answer, experiment),
         thresholds=_thresholds(run, experiment),
         # A cell also rests on the embeddings that a check compared, which are not for reading.
         judgments=tuple(
@@ -244,26 +274,26 @@ def _answers(connection: sqlite3.Connection, request_hash: str) -> tuple[AnswerR
 
 
 def _case(project: Project, experiment: Experiment | None, cell: CellRow) -> Case | None:
-    found = unchanged_cases(project, experiment, {cell.case_id: cell.case_hash})
-    return found.get(cell.case_id)
+    cases = unchanged_cases(project, experiment, {cell.case_id: cell.case_hash})
+    return cases.get(cell.case_id)
 
 
 def unchanged_cases(
-    project: Project, experiment: Experiment | None, wanted: Mapping[str, str | None]
+    project: Project, experiment: Experiment | None, hashes: Mapping[str, str | None]
 ) -> dict[str, Case]:
     """Return the cases, by id, that are still what they were by the hash of their content."""
-    if experiment is None or not wanted:
+    if experiment is None or not hashes:
         return {}
     data = experiment.file.data
     cases: Iterable[Case] = project.cases(experiment) if data else [STATIC]
-    if data and len(wanted) <= _FEW and supports_lookup(wanted, data):
-        cases = look_up_cases(project.cases(experiment), wanted)
-    left, found = set(wanted), {}
+    if data and len(hashes) <= _FEW and supports_lookup(hashes, data):
+        cases = look_up_cases(project.cases(experiment), hashes)
+    left, cases_by_id = set(hashes), {}
     try:
         for case in cases:
             if case.id in left:
                 left.remove(case.id)
-                found[case.id] = case
+                cases_by_id[case.id] = case
             if not left:
                 break
     except (Fault, ConfigError):
@@ -271,8 +301,8 @@ def unchanged_cases(
     redact = redactor(project.file.settings)
     return {
         name: redact_case(case, redact)
-        for name, case in found.items()
-        if content_hash(case) == wanted[name]
+        for name, case in cases_by_id.items()
+        if content_hash(case) == hashes[name]
     }
 
 
@@ -292,31 +322,26 @@ def expected_form(run: Run, experiment: Experiment | None, side: str, version: s
     return next((p.expect for p in prompts if p.version == version), "none")
 
 
-# --- thresholds -----------------------------------------------------------------------------------
-
-
 def _thresholds(run: Run, experiment: Experiment | None) -> dict[tuple[str, str], float]:
     """Return the lowest passing score of each component, as it was when the run was planned."""
     snapshot = snapshot_of(run)
-    written: dict[str, Any] = next(
-        (v for v in snapshot.values() if _is_experiment(v, run.experiment)), {}
-    )
-    found: dict[tuple[str, str], float] = {}
+    written = experiment_in(snapshot, run.experiment)
+    thresholds: dict[tuple[str, str], float] = {}
     if experiment is not None:
         # A default depends on the kind of check, which only the check itself knows.
         for name, check in experiment.file.named_checks().items():
             if plain(check) in written.get("checks", ()):
-                found["check", name] = check.passes_at
+                thresholds["check", name] = check.passes_at
     for grader in written.get("judges", {}).get("graders", ()):
         name = grader["name"] or grader["prompt"].rpartition("/")[2].removesuffix(".md")
-        found["grader", name] = grader["threshold"]
+        thresholds["grader", name] = grader["threshold"]
     rubric = snapshot.get((written.get("rubric") or {}).get("path", ""), {})
     if rubric.get("pass_at") is not None:
-        found["rubric", rubric["rubric"]] = rubric["pass_at"]
+        thresholds["rubric", rubric["rubric"]] = rubric["pass_at"]
     for criterion in rubric.get("criteria", ()):
         if criterion["min"] is not None:
-            found["criterion", criterion["name"]] = criterion["min"]
-    return found
+            thresholds["criterion", criterion["name"]] = criterion["min"]
+    return thresholds
 
 
 def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> ComparedAnswer:
@@ -342,10 +367,6 @@ def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> 
         bool(row.asked),
         row.status,
     )
-
-
-def _is_experiment(value: Any, name: str) -> bool:
-    return isinstance(value, dict) and value.get("experiment") == name
 
 
 def _points(score: float | None) -> str:

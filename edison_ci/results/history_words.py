@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from edison_ci.store.audit import AuditEntry
 
-# --- events ---------------------------------------------------------------------------------------
-
 
 class EventLine(NamedTuple):
     """An event of a run, as text."""
@@ -55,10 +53,10 @@ def event_sentence(kind: str, data: Mapping[str, Any]) -> str:
     """Return an event of a run as a sentence; of an unknown kind, its data."""
     say = _EVENTS.get(kind)
     try:
-        said = "" if say is None else say(data)
+        sentence = "" if say is None else say(data)
     except (KeyError, TypeError, ValueError, AttributeError):
-        said = ""  # an event of another version
-    return said or _plain(kind, data)
+        sentence = ""  # an event of another version
+    return sentence or _plain(kind, data)
 
 
 def _plain(kind: str, data: Mapping[str, Any]) -> str:
@@ -78,12 +76,12 @@ def _cells(cells: Mapping[str, int]) -> str:
 
 
 def _completed(data: Mapping[str, Any]) -> str:
-    found = _cells(data["cells"])
+    statuses = _cells(data["cells"])
     tokens = ""
     if "tokens_in" in data:
         tokens = f", with {data['tokens_in']:,} tokens in and {data['tokens_out']:,} out"
     return (
-        f"Done with {counted(data['total'], 'cell')} ({found}), "
+        f"Done with {counted(data['total'], 'cell')} ({statuses}), "
         f"for {dollars(data['cost_microusd'])}{tokens}."
     )
 
@@ -101,7 +99,7 @@ def _refined(data: Mapping[str, Any]) -> str:
     made = data["suggestions"]
     if not made:
         return "No change of the prompt was suggested."
-    named = ", ".join(f"{each['id']} ({each['status']})" for each in made)
+    named = ", ".join(f"{suggestion['id']} ({suggestion['status']})" for suggestion in made)
     return f"{counted(len(made), 'change')} of the prompt suggested: {named}."
 
 
@@ -148,8 +146,6 @@ def origin_sentence(connection: sqlite3.Connection, run_id: str, keys: Sequence[
     return f"{ran}, {brought}, {worth}."
 
 
-# --- audit ----------------------------------------------------------------------------------------
-
 _REFUSED = "refused: "
 
 
@@ -160,12 +156,16 @@ def audit_sentence(entry: AuditEntry) -> str:
         return _refusal(entry, action.removeprefix(_REFUSED))
     say = _AUDIT.get(action)
     try:
-        said = "" if say is None else say(entry)
+        deed = (
+            say(entry)
+            if callable(say)
+            else (say or "").format(entity=entity, before=entry.before, after=entry.after)
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
-        said = ""  # a value of another version
-    if not said:
-        said = f"used {action}" + (f" on {entity}" if entity else "")
-    return f"{entry.actor} {said}."
+        deed = ""  # a value of another version
+    if not deed:
+        deed = f"used {action}" + (f" on {entity}" if entity else "")
+    return f"{entry.actor} {deed.rstrip()}."
 
 
 def _refusal(entry: AuditEntry, action: str) -> str:
@@ -208,7 +208,7 @@ def _quarantine(entry: AuditEntry) -> str:
 
 def _suggested(entry: AuditEntry) -> str:
     made = entry.after if isinstance(entry.after, list) else []
-    named = ", ".join(f"{each['suggestion']} ({each['status']})" for each in made)
+    named = ", ".join(f"{suggestion['suggestion']} ({suggestion['status']})" for suggestion in made)
     return f"refined {entry.entity}: {named}" if named else ""
 
 
@@ -223,16 +223,12 @@ def _added(entry: AuditEntry) -> str:
     return f"{verb} {entry.entity}"
 
 
-def _text(verb: str) -> Callable[[AuditEntry], str]:
-    return lambda entry: f"{verb} {entry.entity}".rstrip()
-
-
 def _alert(verb: str) -> Callable[[AuditEntry], str]:
     def say(entry: AuditEntry) -> str:
         after = entry.after
         what = f"{verb} alert {after['number']}, {entry.entity.replace('_', ' ')}"
-        said = after.get("sentence") or after.get("why") or after.get("note") or ""
-        return f"{what}: {said}".rstrip(" .:")
+        words = after.get("sentence") or after.get("why") or after.get("note") or ""
+        return f"{what}: {words}".rstrip(" .:")
 
     return say
 
@@ -242,103 +238,97 @@ def _muted(entry: AuditEntry) -> str:
     return f"muted {entry.entity.replace('_', ' ')} until {entry.after['until'][:16]} UTC{why}"
 
 
-_AUDIT: dict[str, Callable[[AuditEntry], str]] = {
+_AUDIT: dict[str, str | Callable[[AuditEntry], str]] = {
     "grade": _grade,
     "quarantine add": _quarantine,
-    "quarantine remove": _text("took out of quarantine"),
+    "quarantine remove": "took out of quarantine {entity}",
     "refine": _suggested,
     "optimize": _suggested,
-    "propose": _text("proposed"),
+    "propose": "proposed {entity}",
     "promote": _promoted,
-    "calibrate": _text("calibrated"),
-    "review approve": _text("approved"),
-    "review approval": lambda entry: (
-        f"approved {entry.entity}, as one of {entry.after['needed']} people"
-    ),
+    "calibrate": "calibrated {entity}",
+    "review approve": "approved {entity}",
+    "review approval": "approved {entity}, as one of {after[needed]} people",
     "review reject": _with_reason("rejected"),
     "review comment": _with_reason("commented on"),
-    "review edit": lambda entry: f"edited {entry.entity} as suggestion {entry.after['as']}",
+    "review edit": "edited {entity} as suggestion {after[as]}",
     "review supersede": _with_reason("superseded"),
-    "review sync": lambda entry: f"read {entry.entity} as {entry.after['status']} on its forge",
-    "edit prompt": _text("proposed an edit of"),
-    "compare by hunk": _text("compared line by line"),
-    "assist": _text("accepted a draft for"),
-    "dataset generate": _text("added generated cases to"),
-    "verify case": _text("agreed with expected answers of"),
-    "dataset fill": _text("filled gaps of"),
-    "dataset adversarial": _text("added adversarial cases to"),
-    "models add": _text("added the model"),
-    "trust add": lambda entry: f"let {entry.entity} be sent to {entry.after['host']}",
-    "secrets keygen": _text("created the private key"),
-    "secrets seal": _text("sealed the key"),
-    "secrets remove": _text("removed the sealed key"),
-    "secrets rotate": lambda entry: (
-        f"rotated the private key from {entry.before} to {entry.entity}"
-    ),
-    "schedule add": _text("added the schedule"),
-    "schedule run": _text("started the schedule"),
+    "review sync": "read {entity} as {after[status]} on its forge",
+    "edit prompt": "proposed an edit of {entity}",
+    "compare by hunk": "compared line by line {entity}",
+    "assist": "accepted a draft for {entity}",
+    "dataset generate": "added generated cases to {entity}",
+    "verify case": "agreed with expected answers of {entity}",
+    "dataset fill": "filled gaps of {entity}",
+    "dataset adversarial": "added adversarial cases to {entity}",
+    "models add": "added the model {entity}",
+    "trust add": "let {entity} be sent to {after[host]}",
+    "secrets keygen": "created the private key {entity}",
+    "secrets seal": "sealed the key {entity}",
+    "secrets remove": "removed the sealed key {entity}",
+    "secrets rotate": "rotated the private key from {before} to {entity}",
+    "schedule add": "added the schedule {entity}",
+    "schedule run": "started the schedule {entity}",
     "schedule sync": lambda entry: f"{'wrote' if entry.after else 'removed'} {entry.entity}",
-    "schedule remove": _text("removed the schedule"),
-    "schedule enable": _text("enabled the schedule"),
-    "schedule disable": _text("disabled the schedule"),
+    "schedule remove": "removed the schedule {entity}",
+    "schedule enable": "enabled the schedule {entity}",
+    "schedule disable": "disabled the schedule {entity}",
     "add case": _added,
-    "import cases": _text("imported cases to"),
-    "tag cases": _text("tagged cases of"),
-    "edit case": _text("edited a case of"),
-    "remove case": _text("removed cases from"),
-    "run": _text("ran"),
-    "resume": _text("resumed a run of"),
-    "regrade": lambda entry: f"graded run {entry.after['of']} of {entry.entity} again",
-    "try": _text("tried"),
-    "rerun": _text("requested another answer for"),
-    "start run": _text("started a run of"),
-    "dispatch run": _text("asked GitHub to run"),
+    "import cases": "imported cases to {entity}",
+    "tag cases": "tagged cases of {entity}",
+    "edit case": "edited a case of {entity}",
+    "remove case": "removed cases from {entity}",
+    "run": "ran {entity}",
+    "resume": "resumed a run of {entity}",
+    "regrade": "graded run {after[of]} of {entity} again",
+    "try": "tried {entity}",
+    "rerun": "requested another answer for {entity}",
+    "start run": "started a run of {entity}",
+    "dispatch run": "asked GitHub to run {entity}",
     "dispatch unconfirmed": _with_reason("was not told by GitHub whether it runs"),
-    "pause run": _text("paused"),
-    "resume run": _text("resumed"),
-    "cancel run": _text("cancelled"),
+    "pause run": "paused {entity}",
+    "resume run": "resumed {entity}",
+    "cancel run": "cancelled {entity}",
     "steer": lambda entry: f"steered {entry.entity}: {', '.join(entry.after)}",
-    "loop": _text("started a loop on"),
-    "merge": _text("merged results into"),
-    "import bundle": _text("imported the bundle"),
+    "loop": "started a loop on {entity}",
+    "merge": "merged results into {entity}",
+    "import bundle": "imported the bundle {entity}",
     "push runs": lambda entry: f"pushed run {', '.join(entry.after['runs'])} as {entry.entity}",
     "pull runs": lambda entry: f"pulled run {', '.join(entry.after['runs'])} from {entry.entity}",
-    "create project": _text("made the project"),
-    "import outputs": _text("imported outputs for"),
-    "import traces": _text("imported traces to"),
-    "import production": _text("graded a sample of production for"),
+    "create project": "made the project {entity}",
+    "import outputs": "imported outputs for {entity}",
+    "import traces": "imported traces to {entity}",
+    "import production": "graded a sample of production for {entity}",
     "alert open": _alert("opened"),
     "alert rise": _alert("raised to ALERT"),
     "alert close": _alert("closed"),
     "alerts ack": _alert("acknowledged"),
     "alerts mute": _muted,
-    "alerts unmute": _text("ended the mute of"),
-    "notifications test": lambda entry: f"sent a test to {entry.entity}: {entry.after}",
-    "notification given up": lambda entry: (
-        f"gave up telling {entry.entity} of {entry.after['occasion']}: {entry.after['error']}"
-    ),
-    "audit anchor": _text("anchored the audit log as"),
-    "forget": _text("removed the texts of"),
-    "export": _text("exported"),
-    "bundle restore": _text("restored the project from"),
+    "alerts unmute": "ended the mute of {entity}",
+    "notifications test": "sent a test to {entity}: {after}",
+    "notification given up": "gave up telling {entity} of {after[occasion]}: {after[error]}",
+    "audit anchor": "anchored the audit log as {entity}",
+    "forget": "removed the texts of {entity}",
+    "export": "exported {entity}",
+    "bundle restore": "restored the project from {entity}",
     "use key": lambda entry: f"used the key {entry.entity} for {entry.after.get('host')}",
     "block answers": lambda entry: (
         f"had {counted(entry.after['cells'], 'answer')} of {entry.entity} kept back by a screen"
     ),
-    "export audit": lambda entry: "exported the audit log",
+    "export audit": "exported the audit log",
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
-    "cache clear": _text("cleared cached answers of"),
-    "db upgrade": _text("upgraded"),
-    "db restore": lambda entry: f"restored {entry.entity} from {entry.after['from']}",
-    "sign in": lambda entry: f"signed in from {entry.after['from']}",
-    "sign out": lambda entry: "signed out",
-    "roles passwd": _text("set the password of"),
-    "roles token": _text("made a token for"),
-    "roles add": lambda entry: f"added {entry.entity} as {entry.after['role']}",
-    "roles set": lambda entry: f"made {entry.entity} {entry.after}, before: {entry.before}",
-    "roles remove": _text("removed the member"),
-    "roles transfer": _text("transferred the project to"),
-    "roles invite": lambda entry: f"proposed {entry.entity} as {entry.after['role']}",
-    "roles sync": _text("wrote the code owners in"),
-    "roles revoke": _text("revoked the access of"),
+    "cache clear": "cleared cached answers of {entity}",
+    "db upgrade": "upgraded {entity}",
+    "db restore": "restored {entity} from {after[from]}",
+    "sign in": "signed in from {after[from]}",
+    "sign out": "signed out",
+    "roles passwd": "set the password of {entity}",
+    "roles token": "made a token for {entity}",
+    "roles add": "added {entity} as {after[role]}",
+    "roles set": "made {entity} {after}, before: {before}",
+    "roles remove": "removed the member {entity}",
+    "roles transfer": "transferred the project to {entity}",
+    "roles invite": "proposed {entity} as {after[role]}",
+    "roles sync": "wrote the code owners in {entity}",
+    "roles revoke": "revoked the access of {entity}",
 }

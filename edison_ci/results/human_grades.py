@@ -14,24 +14,27 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.case_facts import content_hash
 from edison_ci.config.cases import STATIC
-from edison_ci.numeric import TOLERANCE, fixed, mean_or_none
+from edison_ci.documents.record_json import fields_of
+from edison_ci.numeric import TOLERANCE, mean_or_none
 from edison_ci.records import CellStatus, Side
 from edison_ci.results.explanation import expected_form
+from edison_ci.results.human_corrections import (
+    Correction,
+    change_corrections,
+    rate_of,
+    score_of,
+    side_bias_corrections,
+)
 from edison_ci.results.judges import approval_of
-from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
+from edison_ci.results.metrics import Metric
+from edison_ci.results.samples import SIDES, TwoSidedSample
 from edison_ci.results.scores import interval_json
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.safety.redaction import redact_case, redactor
-from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.calibration import (
-    LabelCounts,
-    corrected_rate,
-    side_bias,
-)
-from edison_ci.stats.corrected import LabelledScores, corrected_mean
-from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
-from edison_ci.stats.sampling import FEWEST_LABELS, random_rank, random_sample
-from edison_ci.stats.sentences import correction_sentence, side_sentence, signed
+from edison_ci.stats.calibration import LabelCounts
+from edison_ci.stats.corrected import random_rank, random_sample
+from edison_ci.stats.intervals import interval_of_mean, interval_of_rate
+from edison_ci.stats.scores import units_of
 from edison_ci.store.answers import answer_at
 from edison_ci.store.runs import find_run
 
@@ -43,10 +46,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
     from edison_ci.results.samples import Variant
-    from edison_ci.stats.arrays import Range
-    from edison_ci.stats.corrected import CorrectedMean
+    from edison_ci.stats.corrected import RandomSample
     from edison_ci.stats.intervals import Interval
-    from edison_ci.stats.sampling import RandomSample
     from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run
 
@@ -97,20 +98,20 @@ def candidates(connection: sqlite3.Connection, run_id: str, seed: int) -> list[C
         (run_id,),
     )
     ranks: dict[str, str] = {}
-    found = [Candidate(*row) for row in rows]
-    for one in found:
-        if one.case_id not in ranks:
-            ranks[one.case_id] = random_rank(seed, one.case_id)
-    found.sort(key=lambda one: (ranks[one.case_id], random_rank(seed, one.id)))
-    return list(_each_answer_once(found))
+    cells = [Candidate(*row) for row in rows]
+    for cell in cells:
+        if cell.case_id not in ranks:
+            ranks[cell.case_id] = random_rank(seed, cell.case_id)
+    cells.sort(key=lambda cell: (ranks[cell.case_id], random_rank(seed, cell.id)))
+    return list(_each_answer_once(cells))
 
 
-def _each_answer_once(found: Iterable[Candidate]) -> Iterator[Candidate]:
-    known: set[Key] = set()
-    for one in found:
-        if one.key not in known:
-            known.add(one.key)
-            yield one
+def _each_answer_once(cells: Iterable[Candidate]) -> Iterator[Candidate]:
+    answers: set[Key] = set()
+    for cell in cells:
+        if cell.key not in answers:
+            answers.add(cell.key)
+            yield cell
 
 
 def sample_of(cells: Iterable[Candidate], graded: Iterable[Key], seed: int) -> RandomSample:
@@ -123,13 +124,13 @@ def cases_of(
     project: Project, experiment: Experiment, cells: Iterable[Candidate]
 ) -> Mapping[str, Case]:
     """Return the cases of cells whose content has not changed, read once."""
-    wanted = {cell.case_id: cell.case_hash for cell in cells}
+    hashes = {cell.case_id: cell.case_hash for cell in cells}
     source = project.cases(experiment) if experiment.file.data else [STATIC]
     redact = redactor(project.file.settings)
     return {
         case.id: redact_case(case, redact)
         for case in source
-        if case.id in wanted and content_hash(case) == wanted[case.id]
+        if case.id in hashes and content_hash(case) == hashes[case.id]
     }
 
 
@@ -147,189 +148,6 @@ def gradable_answer(
         form = expected_form(run, experiment, cell.side, cell.version)
         output = parse_output(stored.completion.text, form)
     return GradableAnswer(cases.get(cell.case_id), output)
-
-
-# A correction is either a number with its interval or the reason why there is none; both are
-# sentences that a summary shows.
-_FEWEST_FOR_SIDES = 5
-"""A sign-flip test of fewer pairs can never be significant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """Estimate of the score that people would give, or why there is none."""
-
-    of: str
-    """score, pass_rate, change or side."""
-    sentence: str
-    applies: bool
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    automatic: float | None = None
-    """What judge and checks say."""
-    n: int = 0
-    """Labels it rests on."""
-    method: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as it appears in `--json`."""
-        return {
-            "of": self.of,
-            "applies": self.applies,
-            "estimate": self.value,
-            "low": self.low,
-            "high": self.high,
-            "automatic": self.automatic,
-            "n": self.n,
-            "method": self.method,
-            "sentence": self.sentence,
-        }
-
-
-def score_of(
-    scored: Mapping[str, float],
-    said: Mapping[str, float],
-    sample: RandomSample,
-    *,
-    who: str,
-    clusters: Mapping[str, str],
-) -> Correction:
-    """Correct the mean of automatic values by human grades of a random sample of the cases."""
-    of = "pass_rate" if who.startswith("Pass rate") else "score"
-    refused = _no_correction(of, sample, said)
-    if refused is not None:
-        return refused
-    found = corrected_mean(_labelled(scored, said, sample, clusters))
-    return _correction(of, found, correction_sentence(found, who=who))
-
-
-def _no_correction(of: str, sample: RandomSample, said: Mapping[str, float]) -> Correction | None:
-    """Return why there is no correction, if there is none."""
-    if sample.n < FEWEST_LABELS and sample.n < sample.of and sample.picked >= sample.n:
-        sentence = (
-            f"No correction: of {len(said):,} graded cases {sample.picked:,} were picked, and only "
-            f"{sample.n:,} are a random sample; {FEWEST_LABELS} are needed: edison grade."
-        )
-        return Correction(of, sentence, applies=False, n=sample.n, method="none: no random sample")
-    return None
-
-
-def change_corrections(
-    differences: Mapping[str, float],
-    said: Mapping[str, float],
-    sample: RandomSample,
-    *,
-    who: str,
-    clusters: Mapping[str, str],
-) -> Iterator[Correction]:
-    """Correct the change from the base by human grades of both sides (paired differences)."""
-    if sample.n < FEWEST_LABELS:
-        return
-    found = corrected_mean(_labelled(differences, said, sample, clusters), differences=True)
-    if found.value is None or found.judge_mean is None:
-        return
-    likely = ""
-    if found.interval is not None:
-        likely = f" (likely {signed(found.interval.low)} to {signed(found.interval.high)})"
-    sentence = (
-        f"{who} the change is {signed(found.judge_mean)}. Checked against {found.n} human labels "
-        f"of both sides: corrected {signed(found.value)}{likely}."
-    )
-    yield _correction("change", found, sentence)
-
-
-def side_bias_corrections(
-    judged: Sequence[Mapping[str, float]],
-    graded: Sequence[Mapping[str, float]],
-    cases: Sequence[str],
-    about: str,
-) -> Iterator[Correction]:
-    """Test whether the judge is more generous to one side than people are (base, then head)."""
-    if len(cases) < _FEWEST_FOR_SIDES:
-        return
-    base, head = ([(judged[side][case], graded[side][case]) for case in cases] for side in (0, 1))
-    found = side_bias(base, head, rng=generator_for(cases))
-    said = None if found is None else side_sentence(found)
-    if found is None or said is None:
-        return
-    low, high = _ends(found.interval)
-    sentence = f"{about}: {said} ({found.n} cases that people graded on both sides)."
-    yield Correction(
-        "side", sentence, applies=True, value=found.value, low=low, high=high, n=found.n,
-        method=found.method,
-    )  # fmt: skip
-
-
-def rate_of(counts: LabelCounts, passes: Mapping[str, float]) -> Iterator[Correction]:
-    """Correct the judges' pass rate by how they did on labels of other answers."""
-    shares = list(passes.values())
-    if not shares or any(share not in (0.0, 1.0) for share in shares):
-        return
-    n = counts.passes + counts.fails
-    found = corrected_rate(round(sum(shares)), len(shares), counts)
-    if found.value is None:
-        sentence = f"The judges' pass rate of {fixed(100 * found.raw)}% is not corrected: "
-        sentence += f"{found.method.removeprefix('refused: ')} ({n} human labels)."
-        yield Correction(
-            "rubric_pass_rate", sentence, applies=False, automatic=found.raw, n=n,
-            method=found.method,
-        )  # fmt: skip
-        return
-    low, high = _ends(found.interval)
-    likely = "" if low is None or high is None else f" ({fixed(100 * low)} to {fixed(100 * high)})"
-    sentence = (
-        f"The judges pass {fixed(100 * found.raw)}%. On {n} human labels they find "
-        f"{_percent(found.sensitivity)} of what passes and {_percent(found.specificity)} of what "
-        f"fails: corrected {fixed(100 * found.value)}%{likely}."
-    )
-    yield Correction(
-        "rubric_pass_rate", sentence, applies=True, value=found.value, low=low, high=high,
-        automatic=found.raw, n=n, method=found.method,
-    )  # fmt: skip
-
-
-def _labelled(
-    everything: Mapping[str, float],
-    said: Mapping[str, float],
-    sample: RandomSample,
-    clusters: Mapping[str, str],
-) -> LabelledScores:
-    cases = sorted(sample.cases)
-    others = [case for case in everything if case not in sample.cases]
-    groups = None
-    if clusters:  # a case without one is a cluster of its own
-        named = [[clusters.get(c, f"\0alone {c}") for c in some] for some in (cases, others)]
-        groups = (named[0], named[1])
-    return LabelledScores(
-        human=[said[case] for case in cases],
-        judge=[everything[case] for case in cases],
-        unlabelled=[everything[case] for case in others],
-        clusters=groups,
-    )
-
-
-def _correction(of: str, found: CorrectedMean, sentence: str) -> Correction:
-    low, high = _ends(found.interval)
-    return Correction(
-        of,
-        sentence,
-        applies=found.n >= FEWEST_LABELS,
-        value=found.value,
-        low=low,
-        high=high,
-        automatic=found.judge_mean,
-        n=found.n,
-        method=found.method,
-    )
-
-
-def _ends(found: Range | None) -> tuple[float | None, float | None]:
-    return (None, None) if found is None else (found.low, found.high)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{fixed(100 * share)}%"
 
 
 class _Cell(NamedTuple):
@@ -351,8 +169,8 @@ class _Case:
 
     def mean(self, value: Callable[[_Cell], float | None]) -> float | None:
         """Return the mean over the repeats that have a value."""
-        found = [v for cell in self.cells if (v := value(cell)) is not None]
-        return mean_or_none(found)
+        values = [v for cell in self.cells if (v := value(cell)) is not None]
+        return mean_or_none(values)
 
 
 _Cases = dict[str, _Case]
@@ -374,20 +192,15 @@ class HumanScore:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
-        sample = self.sample
         return {
-            "prompt": self.prompt,
-            "model": self.model,
-            "graded_cases": self.graded_cases,
+            **fields_of(self, "prompt", "model", "graded_cases"),
             "composite": interval_json(self.composite),
             "pass_rate": interval_json(self.pass_rate),
             "sample": {
-                "cases": sample.n,
-                "of": sample.of,
-                "picked": sample.picked,
-                "left_out": sample.left_out,
+                "cases": self.sample.n,
+                **fields_of(self.sample, "of", "picked", "left_out"),
             },
-            "corrections": [found.as_json() for found in self.corrections],
+            **fields_of(self, "corrections"),
         }
 
 
@@ -407,12 +220,8 @@ class HumanGrades:
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
         return {
-            "answers": self.answers,
-            "of": self.of,
-            "people": self.graders,
-            "flagged": self.flagged,
-            "models": [score.as_json() for score in self.scores],
-            "change": [found.as_json() for found in self.change],
+            **fields_of(self, "answers", "of", people="graders"),
+            **fields_of(self, "flagged", models="scores", change="change"),
         }
 
 
@@ -436,9 +245,6 @@ def human_grades_of(connection: sqlite3.Connection, run: Run) -> HumanGrades | N
     return HumanGrades(answers, of, people, flagged, tuple(scores), change)
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, str], _Cases]:
     rows = connection.execute(
         "select c.side, c.prompt, c.model, c.case_id, c.cluster, c.composite, c.passed, "
@@ -449,11 +255,11 @@ def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, 
         "where c.run_id = ? and c.status in ('ok', 'malformed', 'blocked')",
         (run_id,),
     )
-    found: dict[tuple[str, str, str], _Cases] = defaultdict(dict)
+    sides: dict[tuple[str, str, str], _Cases] = defaultdict(dict)
     for side, prompt, model, case_id, cluster, *values in rows:
-        case = found[side, prompt, model].setdefault(case_id, _Case(cluster=cluster))
+        case = sides[side, prompt, model].setdefault(case_id, _Case(cluster=cluster))
         case.cells.append(_Cell(*values))
-    return dict(found)
+    return dict(sides)
 
 
 def _count_graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, int]:
@@ -502,10 +308,10 @@ def _who(connection: sqlite3.Connection, run_id: str) -> str:
 
 def approved_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
     """Return the counts of right verdicts of a run's judges on labels; None if not measured."""
-    found = approval_of(connection, run_id)
-    if found is None or not found.n:
+    approval = approval_of(connection, run_id)
+    if approval is None or not approval.n:
         return None
-    return LabelCounts(found.true_passes, found.passes, found.true_fails, found.fails)
+    return LabelCounts(approval.true_passes, approval.passes, approval.true_fails, approval.fails)
 
 
 def _rubric_passes(
@@ -528,14 +334,11 @@ def _rubric_passes(
         "where c.run_id = ? and c.side = 'head' group by 1, 2, 3",
         (run.id,),
     )
-    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    shares: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for prompt, model, case_id, share in rows:
         if share is not None:
-            found[prompt, model][case_id] = share
-    return dict(found)
-
-
-# --- concluding -----------------------------------------------------------------------------------
+            shares[prompt, model][case_id] = share
+    return dict(shares)
 
 
 class _Reading(NamedTuple):
@@ -570,7 +373,7 @@ def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanS
                 clusters=clusters,
             )
         )
-    if reading.rubric is not None and not any(found.applies for found in corrections):
+    if reading.rubric is not None and not any(correction.applies for correction in corrections):
         corrections += rate_of(*reading.rubric)
     graded = sum(any(cell.people for cell in case.cells) for case in cases.values())
     return HumanScore(
@@ -594,42 +397,33 @@ def _values(cases: _Cases, automatic: str, human: str) -> tuple[dict[str, float]
     graded: dict[str, float] = {}
     for case_id, case in cases.items():
         value = case.mean(lambda cell: getattr(cell, automatic))
-        said = case.mean(lambda cell: getattr(cell, human))
+        human_value = case.mean(lambda cell: getattr(cell, human))
         if value is not None:
             everything[case_id] = value
-            if said is not None:
-                graded[case_id] = said
+            if human_value is not None:
+                graded[case_id] = human_value
     return everything, graded
 
 
-def _best(known: Iterable[str], graded: Mapping[str, float], seeds: list[int]) -> RandomSample:
+def _best(cases: Iterable[str], graded: Mapping[str, float], seeds: list[int]) -> RandomSample:
     """Return the largest random sample by any of the orders that people went by."""
-    names = list(known)
-    return max((random_sample(names, graded, seed) for seed in seeds), key=lambda one: one.n)
+    names = list(cases)
+    return max((random_sample(names, graded, seed) for seed in seeds), key=lambda sample: sample.n)
 
 
 def _interval(
     cases: _Cases, values: Mapping[str, float | None], *, rate: bool = False
 ) -> Interval | None:
-    known = {case: value for case, value in values.items() if value is not None}
-    if not known:
-        return None
-    if any(case.cluster is not None for case in cases.values()):
-        groups = [
-            f"cluster {cluster}" if (cluster := cases[case].cluster) is not None else f"case {case}"
-            for case in known
-        ]
-        return clustered_interval(list(known.values()), groups)
-    if rate and all(value in (0.0, 1.0) for value in known.values()):
-        return pass_interval(int(sum(known.values())), len(known))
-    return mean_interval(list(known.values()))
+    values_by_case = {case: value for case, value in values.items() if value is not None}
+    interval_of = interval_of_rate if rate else interval_of_mean
+    return interval_of([*values_by_case.values()], units_of([*values_by_case], _clusters(cases)))
 
 
 def _changes(
     sides: Mapping[tuple[str, str, str], _Cases], seeds: list[int], who: str
 ) -> tuple[Correction, ...]:
     """Return corrections of the change from the base, for each prompt with a model."""
-    found: list[Correction] = []
+    corrections: list[Correction] = []
     for (side, prompt, model), base in sorted(sides.items()):
         head = sides.get(("head", prompt, model))
         if side != Side.BASE or head is None:
@@ -640,15 +434,17 @@ def _changes(
             gradable_answer = both & graded[0].keys() & graded[1].keys()
             if len(gradable_answer) < 2:
                 continue
-            found += side_bias_corrections(
+            corrections += side_bias_corrections(
                 judged, graded, sorted(gradable_answer), f"{prompt} with {model}"
             )
             differences = {case: judged[1][case] - judged[0][case] for case in both}
-            said = {case: graded[1][case] - graded[0][case] for case in gradable_answer}
-            sample, clusters = _best(both, said, seeds), _clusters(head)
-            found += change_corrections(differences, said, sample, who=who, clusters=clusters)
+            by_people = {case: graded[1][case] - graded[0][case] for case in gradable_answer}
+            sample, clusters = _best(both, by_people, seeds), _clusters(head)
+            corrections += change_corrections(
+                differences, by_people, sample, who=who, clusters=clusters
+            )
             break
-    return tuple(found)
+    return tuple(corrections)
 
 
 # People grade some of the cases. Those represent all cases only if they are a random sample, so
@@ -748,14 +544,14 @@ def human_sample(
     """Return the human-graded cases of some prompts and models that represent all cases."""
     about = (cells.connection, cells.base, cells.head, cells.left_out, cells.repeats)
     everything = _GradedCases(*about)
-    known: set[str] = set()
+    every_case: set[str] = set()
     graded: set[str] | None = None
     for variant in variants:
         for side in SIDES if compared else SIDES[1:]:
             cases, done = everything.graded(metric, variant, side)
-            known |= cases
+            every_case |= cases
             graded = done if graded is None else graded & done
-    samples = [random_sample(known, graded or (), seed) for seed in _seeds(cells)]
+    samples = [random_sample(every_case, graded or (), seed) for seed in _seeds(cells)]
     best = max(samples, key=lambda sample: sample.n)
     return HumanGradedSample(HumanSample(*about, best.cases), best, metric)
 
@@ -769,15 +565,15 @@ class _GradedCases(TwoSidedSample):
     __slots__ = ()
 
     def graded(self, metric: Metric, variant: Variant, side: Side) -> tuple[set[str], set[str]]:
-        known: set[str] = set()
+        gradable: set[str] = set()
         graded: set[str] = set()
-        wanted = replace(metric, status="c.status")
-        for case, rows in self._by_case(wanted, variant, side):
+        unchanged = replace(metric, status="c.status")
+        for case, rows in self._by_case(unchanged, variant, side):
             if any(row[2] in _ANSWERED for row in rows):
-                known.add(case)
+                gradable.add(case)
             if any(row[3] is not None for row in rows):
                 graded.add(case)
-        return known, graded
+        return gradable, graded
 
 
 def _seeds(cells: TwoSidedSample) -> list[int]:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.record_json import fields_of
 from edison_ci.numeric import fixed, reaches, snap, weighted_mean
 from edison_ci.records import Side
 from edison_ci.results import pairwise, samples
+from edison_ci.results.scores import estimate_json
 from edison_ci.stats import agreement as stat_agreement
 from edison_ci.stats import arrays
 from edison_ci.stats import sentences as stat_sentences
@@ -54,13 +56,13 @@ def silent_judges(connection: sqlite3.Connection, run_id: str) -> dict[str, str]
 
 def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
     """Return what kept the judges of a run from its last cell; empty if that is not known."""
-    found = connection.execute(
+    row = connection.execute(
         "select p.reason from cell c join component p on p.cell_id = c.id where c.run_id = ? "
         "and p.kind in ('rubric', 'grader') and p.status = 'error' and p.reason <> '' "
         "order by c.rowid desc limit 1",
         (run_id,),
     ).fetchone()
-    return str(found[0]) if found else ""
+    return str(row[0]) if row else ""
 
 
 # What is judged is an answer; the case is the unit of uncertainty. A judge's score of an answer is
@@ -127,12 +129,14 @@ class PanelAgreement:
     @property
     def cases_apart(self) -> int:
         """Cases with an answer on which judges differ by 50 points or more."""
-        return len({one.case for one in self.apart if reaches(one.spread, _FAR)})
+        return len(
+            {disagreement.case for disagreement in self.apart if reaches(disagreement.spread, _FAR)}
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on the agreement of the judges (STATS 3 and 13)."""
-        said = [
+        sentences = [
             stat_sentences.judges_sentence(
                 self.judges,
                 [self.severity[judge] for judge in self.judges],
@@ -141,23 +145,20 @@ class PanelAgreement:
             ),
             stat_sentences.agreement_sentence(self.alpha),
         ]
-        said += [
-            f"{one} and {other} are the same call: their agreement means nothing."
-            for one, other in self.same_calls
+        sentences += [
+            f"{first} and {other} are the same call: their agreement means nothing."
+            for first, other in self.same_calls
         ]
         if self.cases < stat_agreement.FEWEST_CASES:
-            said.append(
+            sentences.append(
                 f"{self.cases} of the {stat_agreement.FEWEST_CASES} cases that an error bar needs."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
         return {
-            "judges": [*self.judges],
-            "answers": self.answers,
-            "cases": self.cases,
-            "missing": self.missing,
+            **fields_of(self, "judges", "answers", "cases", "missing"),
             "alpha": _json(self.alpha),
             "raw_agreement": self.alpha.raw,
             "icc_one_judge": _json(self.one),
@@ -166,11 +167,7 @@ class PanelAgreement:
                 {"criterion": c.name, "alpha": _json(c.alpha), "kappa": _json(c.kappa)}
                 for c in self.criteria
             ],
-            "severity": dict(self.severity),
-            "cases_apart": self.cases_apart,
-            "apart": [{**found._asdict(), "scores": dict(found.scores)} for found in self.apart],
-            "same_calls": [[*pair] for pair in self.same_calls],
-            "sentences": [*self.sentences],
+            **fields_of(self, "severity", "cases_apart", "apart", "same_calls", "sentences"),
         }
 
 
@@ -262,14 +259,14 @@ def _same_calls(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str,
 
 def _score(answer: _Answer, judge: str, weights: Mapping[str, float]) -> float | None:
     """Return a judge's composite of an answer (STATS 2)."""
-    given = [
+    scores = [
         (weight, score)
         for name, weight in weights.items()
         if (score := answer.scores.get(name, {}).get(judge)) is not None
     ]
-    scored = math.fsum(weight for weight, _ in given)
+    scored = math.fsum(weight for weight, _ in scores)
     covered = reaches(scored, _MIN_COVERAGE * math.fsum(weights.values()))
-    return weighted_mean(given) if covered else None
+    return weighted_mean(scores) if covered else None
 
 
 def _criterion(
@@ -296,7 +293,7 @@ def _apart(
     answers: Sequence[_Answer], weights: Mapping[str, float]
 ) -> tuple[JudgeDisagreement, ...]:
     """Return where judges differ by 50 points, or with an sd of 25 (STATS 3)."""
-    found = []
+    disagreements = []
     for answer in answers:
         for name in weights:
             scores = answer.scores.get(name, {})
@@ -305,22 +302,15 @@ def _apart(
             together = stat_agreement.panel_score([*scores.values()])
             if together.flagged:
                 spread = together.spread or 0.0
-                found.append(JudgeDisagreement(*answer[:4], name, dict(scores), spread))
-    return tuple(sorted(found, key=lambda apart: (-snap(apart.spread), *apart[:5])))
+                disagreements.append(JudgeDisagreement(*answer[:4], name, dict(scores), spread))
+    return tuple(sorted(disagreements, key=lambda apart: (-snap(apart.spread), *apart[:5])))
 
 
-def _json(found: Agreement | None) -> dict[str, Any] | None:
-    if found is None:
+def _json(agreement: Agreement | None) -> dict[str, Any] | None:
+    if agreement is None:
         return None
-    low, high = found.interval or (None, None)
-    return {
-        "estimate": found.value,
-        "low": low,
-        "high": high,
-        "n": found.n,
-        "method": found.method,
-        "words": found.words,
-    }
+    about = {"n": agreement.n, "method": agreement.method, "words": agreement.words}
+    return estimate_json(agreement.value, agreement.interval, **about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,27 +324,24 @@ class JudgeFindings:
 
     def as_json(self) -> dict[str, Any]:
         """Return it with the keys it has in the document of a run."""
-        return {
-            "head_to_head": [match.as_json() for match in self.matches],
-            "judge_agreement": None if self.agreement is None else self.agreement.as_json(),
-        }
+        return fields_of(self, head_to_head="matches", judge_agreement="agreement")
 
 
 def cells_apart(
     connection: sqlite3.Connection, run_id: str, apart: Iterable[JudgeDisagreement]
 ) -> dict[tuple[str, str, str, int], str]:
     """Return the cells of answers on which judges disagree, by case, model, side and repeat."""
-    found: dict[tuple[str, str, str, int], str] = {}
-    for each in apart:
-        key = (each.case, each.model, each.side, each.repeat)
+    cells: dict[tuple[str, str, str, int], str] = {}
+    for disagreement in apart:
+        key = (disagreement.case, disagreement.model, disagreement.side, disagreement.repeat)
         row = connection.execute(
             "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
             "and repeat = ? limit 1",
             (run_id, *key),
         ).fetchone()
         if row is not None:
-            found[key] = str(row[0])
-    return found
+            cells[key] = str(row[0])
+    return cells
 
 
 class StoredApproval(NamedTuple):

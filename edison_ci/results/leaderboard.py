@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOISE, snap
 from edison_ci.records import Side
-from edison_ci.results.current_prices import cost_now
-from edison_ci.results.samples import CaseFilter, TwoSidedSample, Variant, metric_of
+from edison_ci.results.case_filter import CaseFilter
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.pairwise import Key, PreferenceRanking, preferences_of
+from edison_ci.results.samples import TwoSidedSample, Variant
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, has_pairwise_judge
+from edison_ci.results.spending import cost_now
 from edison_ci.stats.arrays import Range, generator_for, np
-from edison_ci.stats.correction import holm
-from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval, pass_interval
+from edison_ci.stats.intervals import Interval, interval_of_mean, pass_interval
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.paired import MIN_COMMON, paired_difference
 from edison_ci.stats.permutation import sign_flip
-from edison_ci.stats.ranking import Comparison, RankingRule, rank
+from edison_ci.stats.verdicts import holm
 from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
@@ -34,148 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.config.prices import Price
-    from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.results.samples import Sample
+    from edison_ci.results.spending import CurrentPrices
     from edison_ci.stats.arrays import Array
-    from edison_ci.stats.ranking import RankedSystem, Ranking
     from edison_ci.store.runs import Run
-
-
-# Every comparison of two answers is two games, one in each order. The model is Davidson's, and the
-# case is the unit of its uncertainty (STATS 12).
-class Key(NamedTuple):
-    """A prompt version with a model."""
-
-    prompt: str
-    version: str
-    model: str
-
-
-class PreferenceRanking(NamedTuple):
-    """A ranking by preference, with the names it was made with."""
-
-    ranking: Ranking
-    names: Mapping[str, Key]
-    """By the name of a system in the ranking."""
-    judge: str
-    baseline: str
-    """The system that others were compared with most often."""
-    simulated: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as it appears in `--json`."""
-        ranking = self.ranking
-        return {
-            "judge": self.judge,
-            "simulated": self.simulated,
-            "method": ranking.method,
-            "cases": ranking.n,
-            "rows": [self._placed(placed) for placed in ranking.placed],
-            "baseline": self._key(self.baseline),
-            "islands": [[self._key(name) for name in island] for island in ranking.islands],
-            "notes": [*ranking.notes],
-        }
-
-    def _key(self, name: str) -> dict[str, Any]:
-        key = self.names[name]
-        return {"prompt": {"id": key.prompt, "hash": key.version[:8]}, "model": key.model}
-
-    def _placed(self, placed: RankedSystem) -> dict[str, Any]:
-        low, high = placed.interval or (None, None)
-        return {
-            "rank": {"best": placed.best_rank, "worst": placed.worst_rank},
-            **self._key(placed.system),
-            "elo_like": {"estimate": placed.value, "low": low, "high": high, "n": placed.n},
-            "beats_baseline": placed.beats_baseline,
-        }
-
-
-class _Game(NamedTuple):
-    a: Key
-    b: Key
-    case: str
-    unit: str
-    """The case, or the cluster it belongs to."""
-    judge: str
-    orders: tuple[str, str]
-    simulated: bool
-
-
-def preferences_of(
-    connection: sqlite3.Connection,
-    run_ids: Sequence[str],
-    known: Mapping[Key, str],
-    case_filter: CaseFilter,
-) -> PreferenceRanking | None:
-    """Rank what runs have compared, newest run first; None if that is nothing.
-
-    `known` names the systems that are ranked. A pair that several runs compared on a case counts
-    once, as the newest run has it.
-    """
-    found: dict[tuple[frozenset[Key], str, int], _Game] = {}
-    for run_id in run_ids:
-        for repeat, game in _games(connection, run_id):
-            if (
-                game.a in known
-                and game.b in known
-                and game.a != game.b
-                and case_filter.counts(game.case)
-            ):
-                found.setdefault((frozenset((game.a, game.b)), game.case, repeat), game)
-    if not found:
-        return None
-    newest = next(iter(found.values())).judge
-    games = [game for game in found.values() if game.judge == newest]
-    baseline = known[Counter(game.b for game in games).most_common(1)[0][0]]
-    ranking = rank(
-        [one for game in games for one in _in_both_orders(game, known)],
-        RankingRule(baseline=baseline),
-        rng=generator_for(sorted({game.case for game in games})),
-    )
-    names = {name: key for key, name in known.items()}
-    simulated = any(game.simulated for game in games)
-    return PreferenceRanking(ranking, names, newest, baseline, simulated)
-
-
-def _games(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, _Game]]:
-    rows = connection.execute(
-        "select a.repeat, a.prompt, a.version, a.model, b.prompt, b.version, b.model, a.case_id, "
-        "coalesce('cluster ' || a.cluster, 'case ' || a.case_id), x.judge, x.ab_winner, "
-        "x.ba_winner, r.simulated from cell a join comparison x on x.a_cell = a.id "
-        "join cell b on b.id = x.b_cell join run r on r.id = x.run_id "
-        "where a.run_id = ? and x.status = 'ok' "
-        "order by a.case_id, a.repeat, a.prompt, a.model, b.model",
-        (run_id,),
-    )
-    return [
-        (
-            row[0],
-            _Game(
-                a=Key(*row[1:4]),
-                b=Key(*row[4:7]),
-                case=row[7],
-                unit=row[8],
-                judge=row[9],
-                orders=(row[10], row[11]),
-                simulated=bool(row[12]),
-            ),
-        )
-        for row in rows
-    ]
-
-
-def _in_both_orders(game: _Game, known: Mapping[Key, str]) -> list[Comparison]:
-    a, b = known[game.a], known[game.b]
-    return [
-        Comparison(a, b, _outcome(game.orders[0], "a"), game.unit),
-        Comparison(b, a, _outcome(game.orders[1], "b"), game.unit),
-    ]
-
-
-def _outcome(winner: str, shown_first: str) -> Literal["first", "second", "tie"]:
-    if winner == "tie":
-        return "tie"
-    return "first" if winner == shown_first else "second"
 
 
 # Each counts once, with its newest complete run, if that was graded as the newest run of all was.
@@ -249,20 +112,20 @@ def newest_places(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[S
 
 
 def _newest(places: Sequence[StoredVariant]) -> list[StoredVariant]:
-    found: dict[tuple[str, str, str], StoredVariant] = {}
+    newest: dict[tuple[str, str, str], StoredVariant] = {}
     for place in sorted(places, key=lambda place: place.run.partial):
-        found.setdefault((place.prompt, place.version, place.model), place)
-    return list(found.values())
+        newest.setdefault((place.prompt, place.version, place.model), place)
+    return list(newest.values())
 
 
 def _labels(places: Sequence[StoredVariant]) -> dict[tuple[str, str], str]:
     """Return the labels of prompt versions, from the newest run that has one."""
-    found: dict[tuple[str, str], str] = {}
+    labels: dict[tuple[str, str], str] = {}
     for place in places:
         label = place.run.labels.get(place.prompt)
         if place.side == Side.HEAD and label is not None:
-            found.setdefault((place.prompt, place.version), label)
-    return found
+            labels.setdefault((place.prompt, place.version), label)
+    return labels
 
 
 def measurements_of(
@@ -280,12 +143,12 @@ def measurements_of(
     runs = counted or complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return None
-    wanted = grading_hash(runs[0])
-    alike = [run for run in runs if grading_hash(run) == wanted]
+    grading = grading_hash(runs[0])
+    alike = [run for run in runs if grading_hash(run) == grading]
     ids = {run.id for run in alike}
     every = [place for run in runs for place in places_in(connection, run)]
-    places, labels = _newest([each for each in every if each.run.id in ids]), _labels(every)
-    known = {place[2:] for place in places}
+    places, labels = _newest([placed for placed in every if placed.run.id in ids]), _labels(every)
+    variants = {place[2:] for place in places}
     others = {place[2:] for place in every if place.run.id not in ids}
     rows = tuple(
         leaderboard_row(
@@ -297,7 +160,7 @@ def measurements_of(
         )
         for place in places
     )
-    return Measurements(runs[0], rows, len(others - known), tuple(run.id for run in alike))
+    return Measurements(runs[0], rows, len(others - variants), tuple(run.id for run in alike))
 
 
 def leaderboard_row(
@@ -341,7 +204,7 @@ def variants_of(
     connection: sqlite3.Connection, run: Run, clusters: Mapping[str, str]
 ) -> tuple[LeaderboardRow, ...]:
     """Return the results of each prompt version with a model of a run, head before base."""
-    case_filter, found = CaseFilter(clusters), []
+    case_filter, variants = CaseFilter(clusters), []
     rows = connection.execute(
         "select distinct side, prompt, version, model from cell where run_id = ? "
         "order by side desc, prompt, model",
@@ -350,8 +213,8 @@ def variants_of(
     for side, prompt, version, model in rows.fetchall():
         label = run.labels.get(prompt) if side == Side.HEAD else None
         place = StoredVariant(run, Side(side), prompt, version, model)
-        found.append(leaderboard_row(connection, place, case_filter, label))
-    return tuple(found)
+        variants.append(leaderboard_row(connection, place, case_filter, label))
+    return tuple(variants)
 
 
 def contents_of(
@@ -367,12 +230,12 @@ def contents_of(
         "and model = ? and case_hash is not null group by case_id",
         (place.run.id, place.side, place.prompt, place.model),
     )
-    found, (name, content) = array("q"), next(rows, _NO_MORE)
+    contents, (name, content) = array("q"), next(rows, _NO_MORE)
     for case in cases:
         while name is not None and name < case:
             name, content = next(rows, _NO_MORE)
-        found.append(hash(content) if name == case else 0)
-    return found
+        contents.append(hash(content) if name == case else 0)
+    return contents
 
 
 _NO_MORE = (None, "")
@@ -421,10 +284,7 @@ def _answers(
 
 
 def _mean(sample: Sample, case_filter: CaseFilter) -> Interval | None:
-    clusters = case_filter.clusters_of(sample.cases)
-    if clusters is None:
-        return mean_interval(sample.values)
-    return clustered_interval(sample.values, clusters)
+    return interval_of_mean(sample.values, case_filter.clusters_of(sample.cases))
 
 
 def _rate(sample: Sample, case_filter: CaseFilter) -> Interval | None:
@@ -496,35 +356,35 @@ def board_of(
 ) -> Leaderboard | None:
     """Return how everything measured in an experiment stands; None without a complete run."""
     rule = rule or BoardRule()
-    found = measurements_of(connection, experiment, case_filter)
-    if found is None:
+    measured = measurements_of(connection, experiment, case_filter)
+    if measured is None:
         return None
-    scored = [row for row in found.rows if row.composite is not None]
+    scored = [row for row in measured.rows if row.composite is not None]
     scored.sort(key=lambda row: (-_estimate(row), row.cost_microusd or 0.0, row.place[2:]))
     enough = [row for row in scored if len(row.scores.cases) >= rule.min_cases]
-    shown = enough[: rule.most]
-    contrasts = _contrasts(shown, case_filter)
+    ranked = enough[: rule.most]
+    contrasts = _contrasts(ranked, case_filter)
     return Leaderboard(
         experiment=experiment,
-        rows=tuple(_ranked(shown, contrasts)),
+        rows=tuple(_ranked(ranked, contrasts)),
         contrasts=tuple(contrasts),
-        runs=len({row.place.run.id for row in shown}),
-        graded_otherwise=found.graded_otherwise,
-        too_few=len(found.rows) - len(enough),
+        runs=len({row.place.run.id for row in ranked}),
+        graded_otherwise=measured.graded_otherwise,
+        too_few=len(measured.rows) - len(enough),
         beyond=tuple(enough[rule.most :]),
         quarantined=len(case_filter.quarantined),
-        preferences=_preferences(connection, found, case_filter),
+        preferences=_preferences(connection, measured, case_filter),
     )
 
 
 def _preferences(
-    connection: sqlite3.Connection, found: Measurements, case_filter: CaseFilter
+    connection: sqlite3.Connection, measured: Measurements, case_filter: CaseFilter
 ) -> PreferenceRanking | None:
-    if not has_pairwise_judge(found.newest):
+    if not has_pairwise_judge(measured.newest):
         return None  # looking for comparisons would go through every cell of every run
-    keys = (Key(*row.place[2:]) for row in found.rows)
+    keys = (Key(*row.place[2:]) for row in measured.rows)
     return preferences_of(
-        connection, found.runs, {key: "\0".join(key) for key in keys}, case_filter
+        connection, measured.runs, {key: "\0".join(key) for key in keys}, case_filter
     )
 
 
@@ -532,19 +392,18 @@ def _estimate(row: LeaderboardRow) -> float:
     return 0.0 if row.composite is None else snap(row.composite.estimate)
 
 
-# --- who is better --------------------------------------------------------------------------------
-
-
 def _contrasts(rows: Sequence[LeaderboardRow], case_filter: CaseFilter) -> list[Contrast]:
-    found = []
+    contrasts = []
     for better, worse in combinations(range(len(rows)), 2):
         contrast = contrast_of(Scores.of(rows[worse]), Scores.of(rows[better]), case_filter)
         if contrast is not None:
-            found.append(_turned(contrast._replace(better=better, worse=worse)))
-    adjusted = holm([contrast.p for contrast in found], alpha=round(1 - _LEVEL, 12))
+            contrasts.append(_turned(contrast._replace(better=better, worse=worse)))
+    adjusted = holm([contrast.p for contrast in contrasts], alpha=round(1 - _LEVEL, 12))
     return [
         contrast._replace(p_holm=p, significant=stands_out)
-        for contrast, p, stands_out in zip(found, adjusted.value, adjusted.stands_out, strict=True)
+        for contrast, p, stands_out in zip(
+            contrasts, adjusted.value, adjusted.stands_out, strict=True
+        )
     ]
 
 
@@ -599,21 +458,21 @@ def contrast_of(base: Scores, head: Scores, case_filter: CaseFilter) -> Contrast
     before, after = (dict(zip(s.cases, s.values, strict=True)) for s in (base.sample, head.sample))
     differences = [after[case] - before[case] for case in common]
     clusters = case_filter.clusters_of(common)
-    found = paired_difference(differences, clusters=clusters, level=_LEVEL)
-    assert found is not None, "there is a common case"
+    paired = paired_difference(differences, clusters=clusters, level=_LEVEL)
+    assert paired is not None, "there is a common case"
     tested = sign_flip(differences, rng=generator_for(common), clusters=clusters)
-    p, method = tested.value, f"{found.method}; {tested.method}"
+    p, method = tested.value, f"{paired.method}; {tested.method}"
     return Contrast(
         better=0,
         worse=1,
-        difference=found.value,
-        interval=found.interval,
+        difference=paired.value,
+        interval=paired.interval,
         n=len(common),
         p=p,
         p_holm=p,
         significant=p <= round(1 - _LEVEL, 12),
         method=method,
-        sd=None if found.se is None else found.se * math.sqrt(found.n),
+        sd=None if paired.se is None else paired.se * math.sqrt(paired.n),
     )
 
 

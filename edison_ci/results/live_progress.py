@@ -1,4 +1,8 @@
-"""Progress of a run that goes on: figures, phases with their times, newest answers."""
+"""A run in progress: figures, phases, newest answers, what can be steered, and errors.
+
+If a run has no answers, `troubles_of` has the kinds of its errors, an example of each, and what to
+check.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,107 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.contracts import WorkerState
+from edison_ci.contracts import WHAT_TO_CHECK, WorkerState
+from edison_ci.documents.record_json import fields_of
 from edison_ci.results.case_grid import CaseAnswer, answer_beginning
 from edison_ci.results.explanation import expected_form
 from edison_ci.store.runs import last_event, newest_events
+from edison_ci.store.steering import steering_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
+    from edison_ci.store.steering import SteeringRequest
+
+
+_GENERATE = "generate"
+_AT_THE_BASE = " at the base"
+
+
+class ModelState(NamedTuple):
+    """A model of a run in one phase."""
+
+    name: str
+    """With its phase, if that is not answering: `large (judge)`."""
+    model: str
+    """Its name in models.yaml, by which it is steered."""
+    concurrency: int | None
+    """Calls that it may make at once; None before the first."""
+    in_flight: int
+    done: int
+    waiting: int
+    """Cells, or calls of a judge, that are neither done nor on their way."""
+    errors: int
+    paused: bool
+    stopped: bool
+    """Whether it was stopped after errors."""
+
+    @property
+    def word(self) -> str:
+        """Its state in a word; empty if it is at work."""
+        return "stopped" if self.stopped else "paused" if self.paused else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringState:
+    """What a person who steers a run sees."""
+
+    progress: Progress
+    models: tuple[ModelState, ...]
+    requests: tuple[SteeringRequest, ...]
+    """What was asked of the run, oldest first."""
+
+    @property
+    def left_microusd(self) -> int | None:
+        """What is left of the budget of the run; None without one."""
+        limit = self.progress.budget_microusd
+        return None if limit is None else max(limit - self.progress.cost_microusd, 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        progress = self.progress
+        return {
+            "done": progress.done,
+            "total": progress.total,
+            "errors": progress.cells.get("error", 0),
+            **fields_of(self, "models"),
+            "budget": {
+                "limit_microusd": progress.budget_microusd,
+                "used_microusd": progress.cost_microusd,
+                "left_microusd": self.left_microusd,
+            },
+            **fields_of(self, steering="requests"),
+        }
+
+
+def steering_state(connection: sqlite3.Connection, run: Run) -> SteeringState:
+    """Return the state of a run by its newest events."""
+    progress = progress_of(connection, run)
+    models = tuple(_model_state(model, progress) for model in progress.models)
+    return SteeringState(progress, models, tuple(steering_of(connection, run.id)))
+
+
+def _model_state(row: ModelProgress, progress: Progress) -> ModelState:
+    model, phase = row.name.removesuffix(_AT_THE_BASE), _GENERATE
+    if row.unit != "cells":
+        model, _, phase = row.name.removesuffix(")").rpartition(" (")
+    used = [client for client in progress.clients if (client.model, client.phase) == (model, phase)]
+    in_flight = sum(client.in_flight for client in used)
+    return ModelState(
+        row.name,
+        model,
+        max((client.concurrency for client in used), default=None),
+        in_flight,
+        row.done,
+        max(row.planned - row.done - in_flight, 0),
+        row.errors,
+        row.paused,
+        row.stopped,
+    )
+
 
 NEWEST = 5
 """Newest answers that are shown."""
@@ -81,17 +176,8 @@ class Progress:
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a program that follows the run."""
-        return {
-            "seq": self.seq,
-            "time": self.time,
-            "done": self.done,
-            "total": self.total,
-            "cells": dict(self.cells),
-            "models": [model._asdict() for model in self.models],
-            "cost_microusd": self.cost_microusd,
-            "seconds": self.seconds,
-            "left_s": self.left_s,
-        }
+        names = ("seq", "time", "done", "total", "cells", "models", "cost_microusd")
+        return fields_of(self, *names, "seconds", "left_s")
 
 
 def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
@@ -150,12 +236,12 @@ def phase_changes(
 
 def phases_of(changes: Sequence[PhaseChange], now: dt.datetime) -> list[Phase]:
     """Return the phases of a run in order; the last one lasts until now."""
-    found = []
+    phases = []
     for at, change in enumerate(changes):
         start, last = dt.datetime.fromisoformat(change.time), at + 1 == len(changes)
         end = now if last else dt.datetime.fromisoformat(changes[at + 1].time)
-        found.append(Phase(change.status, max((end - start).total_seconds(), 0.0), last))
-    return found
+        phases.append(Phase(change.status, max((end - start).total_seconds(), 0.0), last))
+    return phases
 
 
 class NewAnswer(NamedTuple):
@@ -174,8 +260,87 @@ def newest_cells(connection: sqlite3.Connection, run: Run, most: int = NEWEST) -
         "order by rowid desc limit ?",
         (_LOOKED_AT, run.id, most),
     ).fetchall()
-    found = []
+    answers = []
     for about in (CaseAnswer(*row) for row in rows):
         form = expected_form(run, None, about.side, about.version)
-        found.append(NewAnswer(about, answer_beginning(connection, about.id, form)))
-    return found
+        answers.append(NewAnswer(about, answer_beginning(connection, about.id, form)))
+    return answers
+
+
+_CHECKS = {
+    **WHAT_TO_CHECK,
+    "CONTEXT_LENGTH": "the prompt with its case is too long for the model: shorten it, or use a "
+    "model with a larger context",
+    "CONTENT_FILTER": "the provider refused the content: look at the prompt and the cases",
+    "BAD_REQUEST": "the provider refused the request: compare params with what the model accepts "
+    "(`edison models list --json`)",
+    "PROVIDER_ERROR": "the service failed: see the status page of the provider, and resume later",
+    "BAD_RESPONSE": "the reply was not what the protocol says: check provider and base_url",
+}
+SEEN = 2_000
+"""Cells in error that are read."""
+_NO_ANSWER = ("error", "skipped")
+_ELSE = "test the model by itself: `edison models test`"
+
+
+class Trouble(NamedTuple):
+    """A kind of error of a run."""
+
+    kind: str
+    cells: int
+    """Cells that ended in it, of the first ones; 0 if a model was stopped before it filled one."""
+    model: str
+    """Empty if several had it."""
+    example: str
+    """The message of one of them."""
+    check: str
+    """What to check."""
+
+
+def troubles_of(result: RunResult) -> tuple[Trouble, ...]:
+    """Return the errors of a run in which no cell has an answer; none for any other run."""
+    if result.run.moving:
+        return ()
+    totals = result.totals
+    if totals is not None:
+        answered, errors = totals.answered, totals.error
+    else:  # it stopped before its sums were written
+        cells = progress_of(result.connection, result.run).cells
+        answered = sum(count for status, count in cells.items() if status not in _NO_ANSWER)
+        errors = cells.get("error", 0)
+    if answered:
+        return ()
+    troubles = _in_cells(result) if errors else _stopped(result)
+    return tuple(sorted(troubles, key=lambda trouble: -trouble.cells))
+
+
+def _in_cells(result: RunResult) -> Iterator[Trouble]:
+    """Yield the kinds of errors of the first cells; of a run without answers these tell enough."""
+    rows = result.connection.execute(
+        "select coalesce(error, 'ERROR'), model, coalesce(reason, '') from cell where run_id = ? "
+        "and status = 'error' limit ?",
+        (result.run.id, SEEN),
+    )
+    by_kind: dict[str, list[tuple[str, str]]] = {}
+    for kind, model, reason in rows:
+        by_kind.setdefault(kind, []).append((model, reason))
+    for kind, seen in by_kind.items():
+        models = {model for model, _ in seen}
+        model = models.pop() if len(models) == 1 else ""
+        yield Trouble(kind, len(seen), model, seen[0][1], _CHECKS.get(kind, _ELSE))
+
+
+def _stopped(result: RunResult) -> Iterator[Trouble]:
+    """Yield the models that were stopped before they answered."""
+    event = last_event(result.connection, result.run.id, "error")
+    if event is None:
+        return
+    kind, sign, message = str(event.data.get("message", "")).partition(": ")
+    is_kind = bool(sign) and kind.isupper()
+    yield Trouble(
+        kind if is_kind else "ERROR",
+        0,
+        str(event.data.get("model", "")),
+        message if is_kind else f"{kind}{sign}{message}",
+        _CHECKS.get(kind, _ELSE),
+    )

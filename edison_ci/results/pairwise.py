@@ -10,27 +10,32 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.record_json import fields_of
 from edison_ci.numeric import NOISE, fixed, reaches
 from edison_ci.records import Side
 from edison_ci.results.samples import Variant
+from edison_ci.results.scores import estimate_json
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import BothOrders, Preference, length_effect, win_rate
 from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.ranking import Comparison, RankingRule, rank
 from edison_ci.stats.sentences import cases as counted
 from edison_ci.stats.sentences import order_sentence, win_sentence
 from edison_ci.store.cells import SIDES
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from edison_ci.results.case_filter import CaseFilter
     from edison_ci.results.samples import CellSource, TwoSidedSample
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.pairwise import LengthEffect, OrderEffect, WinRate
+    from edison_ci.stats.ranking import RankedSystem, Ranking
 
 
 _VALUES = {"a": 1.0, "tie": 0.5, "b": 0.0}
@@ -118,29 +123,21 @@ where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.repeat
 """
 
 
-def games_of(
-    connection: sqlite3.Connection, run_id: str, left_out: Collection[str] = frozenset()
-) -> list[ComparedPair]:
-    """Return every comparison of a run."""
-    rows = connection.execute(_GAMES, (run_id,))
-    return [_game(row) for row in rows if row[5] not in left_out]
-
-
 def games_in(cells: TwoSidedSample) -> list[ComparedPair]:
     """Return the comparisons of a run; for sides of two runs, those of head against base."""
+    rows = cells.connection.execute(_GAMES, (cells.head.run_id,))
+    rows_of_cases = (row for row in rows if row[5] not in cells.left_out)
     if cells.run_id is not None:
-        return games_of(cells.connection, cells.run_id, cells.left_out)
-    found = []
-    for row in cells.connection.execute(_GAMES, (cells.head.run_id,)):
-        if row[5] in cells.left_out:
-            continue
+        return [_game(row) for row in rows_of_cases]
+    games = []
+    for row in rows_of_cases:
         places = (row[1], row[0], row[2], row[16]), (row[3], row[17], row[4], row[18])
         for one, other, game in ((*places, _game(row)), (*places[::-1], _game(row).swap())):
             head, base = _member(cells.head, one), _member(cells.base, other)
             if head is not None and base is not None and cells.base.run_id == cells.head.run_id:
                 a, b = System(Side.HEAD, head.model), System(Side.BASE, base.model)
-                found.append(replace(game, prompt=head.prompt, a=a, b=b))
-    return found
+                games.append(replace(game, prompt=head.prompt, a=a, b=b))
+    return games
 
 
 def _member(source: CellSource, place: tuple[str, str, str, str]) -> Variant | None:
@@ -247,10 +244,10 @@ class HeadToHead:
 
     def sentence_for(self, a: str, b: str) -> str:
         """Return which of the two is preferred (STATS 11), by these names."""
-        said = win_sentence(self.rate, a=a, b=b)
+        sentence = win_sentence(self.rate, a=a, b=b)
         if self.rate.excluded:
-            said += f" {counted(self.rate.excluded)} could not be compared in both orders."
-        return said
+            sentence += f" {counted(self.rate.excluded)} could not be compared in both orders."
+        return sentence
 
     @property
     def judge(self) -> str:
@@ -265,38 +262,33 @@ class HeadToHead:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons for caution: few cases, and biases of the judge."""
-        found = []
+        warnings = []
         if 0 < self.rate.n < FEW:
-            found.append("very few cases")
+            warnings.append("very few cases")
         order = self.rate.order
-        said = order_sentence(order) if order is not None else None
-        if order is not None and said is not None:
-            found.append(f"{said}{_lean(order)}")
+        sentence = order_sentence(order) if order is not None else None
+        if order is not None and sentence is not None:
+            warnings.append(f"{sentence}{_lean(order)}")
         if self.length is not None and self.length.warn:
-            found.append(_length_sentence(self.length))
+            warnings.append(_length_sentence(self.length))
         if self.own is not None:
-            found.append(_own_sentence(self.judge, self.own))
-        return tuple(found)
+            warnings.append(_own_sentence(self.judge, self.own))
+        return tuple(warnings)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
         rate, match = self.rate, self.match
         return {
-            "prompt": match.prompt,
-            "a": match.a._asdict(),
-            "b": match.b._asdict(),
+            **fields_of(match, "prompt", "a", "b"),
             "judge": self.judge,
-            "win_rate": rate_json(rate),
+            "win_rate": _rate_json(rate),
             "preference": _WORDS[rate.preference],
-            "won": self.won,
-            "lost": self.lost,
-            "tied": self.tied,
+            **fields_of(self, "won", "lost", "tied"),
             "excluded": rate.excluded,
             "order_effect": _order_json(rate.order),
             "length_effect": _length_json(self.length),
             "self_preference": _own_json(self.own),
-            "sentence": self.sentence,
-            "warnings": [*self.warnings],
+            **fields_of(self, "sentence", "warnings"),
         }
 
 
@@ -335,12 +327,12 @@ def rate_of(
     The order effect is estimated from the pairs that were judged, and the consistency from single
     pairs: a mean over several would hide or invent it.
     """
-    known = clusters or {}
-    rate = _rate(_by_case(games), planned, known)
+    clusters_by_case = clusters or {}
+    rate = _rate(_by_case(games), planned, clusters_by_case)
     asked = [game for game in games if game.asked and game.value is not None]
     order = rate.order
     if len(asked) < len(games):
-        order = _rate(_by_case(asked), (), known).order
+        order = _rate(_by_case(asked), (), clusters_by_case).order
     if order is not None and asked:
         consistency = statistics.fmean(game.first == game.second for game in asked)
         order = replace(order, consistency=consistency)
@@ -350,27 +342,27 @@ def rate_of(
 def _rate(
     whole: Mapping[str, Sequence[ComparedPair]], planned: Sequence[str], clusters: Mapping[str, str]
 ) -> WinRate:
-    found = []
+    cases = []
     for case in sorted({*planned, *whole}):
         played = whole.get(case, ())
         first = [game.first for game in played if game.first is not None]
         second = [game.second for game in played if game.second is not None]
-        found.append(
+        cases.append(
             BothOrders(
                 statistics.fmean(first) if first else None,
                 statistics.fmean(second) if second else None,
                 clusters.get(case),
             )
         )
-    return win_rate(found, rng=generator_for(list(whole)))
+    return win_rate(cases, rng=generator_for(list(whole)))
 
 
 def _by_case(games: Sequence[ComparedPair]) -> dict[str, list[ComparedPair]]:
-    found: dict[str, list[ComparedPair]] = defaultdict(list)
+    games_by_case: dict[str, list[ComparedPair]] = defaultdict(list)
     for game in games:
         if game.value is not None:
-            found[game.case].append(game)
-    return found
+            games_by_case[game.case].append(game)
+    return games_by_case
 
 
 def _length(games: Sequence[ComparedPair]) -> LengthEffect | None:
@@ -391,19 +383,19 @@ def _own(games: Sequence[ComparedPair]) -> SelfPreference | None:
     excess = []
     for case, played in mine.items():
         expected = [_expected(game.scores) for game in played]
-        known = [value for value in expected if value is not None]
-        if len(known) == len(expected):
-            excess.append((case, wins[case] - statistics.fmean(known)))
-    found = paired_difference([value for _, value in excess])
+        values = [value for value in expected if value is not None]
+        if len(values) == len(expected):
+            excess.append((case, wins[case] - statistics.fmean(values)))
+    difference = paired_difference([value for _, value in excess])
     p = None
-    if found is not None and found.interval is not None:
+    if difference is not None and difference.interval is not None:
         rng = generator_for([case for case, _ in excess])
         p = sign_flip([value for _, value in excess], rng=rng).value
     return SelfPreference(
         win_rate=statistics.fmean(wins.values()),
         n=len(wins),
-        excess=None if found is None else found.value,
-        interval=None if found is None else found.interval,
+        excess=None if difference is None else difference.value,
+        interval=None if difference is None else difference.interval,
         p=p,
     )
 
@@ -414,9 +406,6 @@ def _expected(scores: tuple[float | None, float | None]) -> float | None:
     if a is None or b is None:
         return None
     return 0.5 if abs(a - b) <= NOISE else float(a > b)
-
-
-# --- in words -------------------------------------------------------------------------------------
 
 
 def _lean(order: OrderEffect) -> str:
@@ -434,56 +423,33 @@ def _length_sentence(length: LengthEffect) -> str:
 
 
 def _own_sentence(judge: str, own: SelfPreference) -> str:
-    said = f"{judge} compares answers of its own: it prefers them in {fixed(100 * own.win_rate)}%"
-    said += f" of {counted(own.n)}"
+    sentence = (
+        f"{judge} compares answers of its own: it prefers them in {fixed(100 * own.win_rate)}%"
+    )
+    sentence += f" of {counted(own.n)}"
     if own.warn and own.excess is not None:
-        said += f", {fixed(100 * own.excess)} points more than the scores say"
-    return said
+        sentence += f", {fixed(100 * own.excess)} points more than the scores say"
+    return sentence
 
 
-# --- as JSON --------------------------------------------------------------------------------------
-
-
-def rate_json(rate: WinRate) -> dict[str, Any]:
+def _rate_json(rate: WinRate) -> dict[str, Any]:
     """Return a win rate with its interval as it appears in `--json`."""
-    low, high = rate.interval or (None, None)
-    return {
-        "estimate": rate.value,
-        "low": low,
-        "high": high,
-        "n": rate.n,
-        "p": None if rate.p is None else rate.p.value,
-        "method": rate.method,
-    }
+    p = None if rate.p is None else rate.p.value
+    return estimate_json(rate.value, rate.interval, n=rate.n, p=p, method=rate.method)
 
 
 def _order_json(order: OrderEffect | None) -> dict[str, Any] | None:
     if order is None:
         return None
-    low, high = order.interval or (None, None)
-    return {
-        "estimate": order.value,
-        "low": low,
-        "high": high,
-        "n": order.n,
-        "p": order.p.value,
-        "consistency": order.consistency,
-        "warn": order.warn,
-    }
+    about = {"p": order.p.value, "consistency": order.consistency, "warn": order.warn}
+    return estimate_json(order.value, order.interval, n=order.n, **about)
 
 
 def _length_json(length: LengthEffect | None) -> dict[str, Any] | None:
     if length is None:
         return None
-    low, high = length.interval or (None, None)
-    return {
-        "estimate": length.value,
-        "low": low,
-        "high": high,
-        "n": length.n,
-        "method": length.method,
-        "warn": length.warn,
-    }
+    about = {"method": length.method, "warn": length.warn}
+    return estimate_json(length.value, length.interval, n=length.n, **about)
 
 
 def _own_json(own: SelfPreference | None) -> dict[str, Any] | None:
@@ -499,3 +465,139 @@ def _own_json(own: SelfPreference | None) -> dict[str, Any] | None:
         "p": own.p,
         "warn": own.warn,
     }
+
+
+# Every comparison of two answers is two games, one in each order. The model is Davidson's, and the
+# case is the unit of its uncertainty (STATS 12).
+class Key(NamedTuple):
+    """A prompt version with a model."""
+
+    prompt: str
+    version: str
+    model: str
+
+
+class PreferenceRanking(NamedTuple):
+    """A ranking by preference, with the names it was made with."""
+
+    ranking: Ranking
+    names: Mapping[str, Key]
+    """By the name of a system in the ranking."""
+    judge: str
+    baseline: str
+    """The system that others were compared with most often."""
+    simulated: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        ranking = self.ranking
+        return {
+            "judge": self.judge,
+            "simulated": self.simulated,
+            "method": ranking.method,
+            "cases": ranking.n,
+            "rows": [self._placed(placed) for placed in ranking.placed],
+            "baseline": self._key(self.baseline),
+            "islands": [[self._key(name) for name in island] for island in ranking.islands],
+            "notes": [*ranking.notes],
+        }
+
+    def _key(self, name: str) -> dict[str, Any]:
+        key = self.names[name]
+        return {"prompt": {"id": key.prompt, "hash": key.version[:8]}, "model": key.model}
+
+    def _placed(self, placed: RankedSystem) -> dict[str, Any]:
+        return {
+            "rank": {"best": placed.best_rank, "worst": placed.worst_rank},
+            **self._key(placed.system),
+            "elo_like": estimate_json(placed.value, placed.interval, n=placed.n),
+            "beats_baseline": placed.beats_baseline,
+        }
+
+
+class _Game(NamedTuple):
+    a: Key
+    b: Key
+    case: str
+    unit: str
+    """The case, or the cluster it belongs to."""
+    judge: str
+    orders: tuple[str, str]
+    simulated: bool
+
+
+def preferences_of(
+    connection: sqlite3.Connection,
+    run_ids: Sequence[str],
+    names_by_key: Mapping[Key, str],
+    case_filter: CaseFilter,
+) -> PreferenceRanking | None:
+    """Rank what runs have compared, newest run first; None if that is nothing.
+
+    `names_by_key` has the systems that are ranked. A pair that several runs compared on a case
+    counts once, as the newest run has it.
+    """
+    newest_games: dict[tuple[frozenset[Key], str, int], _Game] = {}
+    for run_id in run_ids:
+        for repeat, game in _preference_games(connection, run_id):
+            if (
+                game.a in names_by_key
+                and game.b in names_by_key
+                and game.a != game.b
+                and case_filter.counts(game.case)
+            ):
+                newest_games.setdefault((frozenset((game.a, game.b)), game.case, repeat), game)
+    if not newest_games:
+        return None
+    newest = next(iter(newest_games.values())).judge
+    games = [game for game in newest_games.values() if game.judge == newest]
+    baseline = names_by_key[Counter(game.b for game in games).most_common(1)[0][0]]
+    ranking = rank(
+        [comparison for game in games for comparison in _in_both_orders(game, names_by_key)],
+        RankingRule(baseline=baseline),
+        rng=generator_for(sorted({game.case for game in games})),
+    )
+    names = {name: key for key, name in names_by_key.items()}
+    simulated = any(game.simulated for game in games)
+    return PreferenceRanking(ranking, names, newest, baseline, simulated)
+
+
+def _preference_games(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, _Game]]:
+    rows = connection.execute(
+        "select a.repeat, a.prompt, a.version, a.model, b.prompt, b.version, b.model, a.case_id, "
+        "coalesce('cluster ' || a.cluster, 'case ' || a.case_id), x.judge, x.ab_winner, "
+        "x.ba_winner, r.simulated from cell a join comparison x on x.a_cell = a.id "
+        "join cell b on b.id = x.b_cell join run r on r.id = x.run_id "
+        "where a.run_id = ? and x.status = 'ok' "
+        "order by a.case_id, a.repeat, a.prompt, a.model, b.model",
+        (run_id,),
+    )
+    return [
+        (
+            row[0],
+            _Game(
+                a=Key(*row[1:4]),
+                b=Key(*row[4:7]),
+                case=row[7],
+                unit=row[8],
+                judge=row[9],
+                orders=(row[10], row[11]),
+                simulated=bool(row[12]),
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _in_both_orders(game: _Game, names_by_key: Mapping[Key, str]) -> list[Comparison]:
+    a, b = names_by_key[game.a], names_by_key[game.b]
+    return [
+        Comparison(a, b, _preference(game.orders[0], "a"), game.unit),
+        Comparison(b, a, _preference(game.orders[1], "b"), game.unit),
+    ]
+
+
+def _preference(winner: str, shown_first: str) -> Literal["first", "second", "tie"]:
+    if winner == "tie":
+        return "tie"
+    return "first" if winner == shown_first else "second"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.results.cells import CellResult, Cells
+    from edison_ci.results.components import ComponentSpread, ComponentTotal
     from edison_ci.results.leaderboard import LeaderboardRow
-    from edison_ci.results.rollups import ComponentTotal
-    from edison_ci.results.scores import ComponentSpread, VariantScore
-    from edison_ci.results.slices import Bounds, Breakdown, CellCounts, Reliability, Slice
+    from edison_ci.results.scores import Totals, VariantScore
+    from edison_ci.results.slices import Breakdown, Reliability, Slice
     from edison_ci.store.runs import Run
 
 
@@ -289,31 +289,30 @@ def _only(models: list[dict[str, Any]]) -> _Who:
 
 
 def _numbers(breakdown: Breakdown, who: _Who) -> dict[str, Any]:
-    counts = next((row for row in breakdown.counts if row[:2] == who), None)
-    bounds = next((b for b in breakdown.bounds if (b.prompt, b.model) == who), None)
+    totals = next((row for row in breakdown.totals if (row.prompt, row.model) == who), None)
     return {
-        "rates": None if counts is None else rates(counts),
-        "bounds": None if bounds is None else _bounds(bounds),
+        "rates": None if totals is None else rates(totals),
+        "bounds": None if totals is None or not totals.missing else _bounds(totals),
         "reliability": [
             _reliability(row) for row in breakdown.reliability if (row.prompt, row.model) == who
         ],
     }
 
 
-def rates(counts: CellCounts) -> dict[str, float | None]:
+def rates(totals: Totals) -> dict[str, float | None]:
     """Return the share of cells of each status; skipped ones do not count."""
-    asked = counts.cells - counts.skipped
+    asked = totals.cells - totals.skipped
     return {
-        name: getattr(counts, name) / asked if asked else None
+        name: getattr(totals, name) / asked if asked else None
         for name in ("error", "malformed", "blocked")
     }
 
 
-def _bounds(bounds: Bounds) -> dict[str, Any]:
+def _bounds(totals: Totals) -> dict[str, Any]:
     return {
-        "missing": bounds.missing,
-        "composite": {"worst": bounds.composite_worst, "best": bounds.composite_best},
-        "pass_rate": {"worst": bounds.pass_worst, "best": bounds.pass_best},
+        "missing": totals.missing,
+        "composite": {"worst": totals.composite_worst, "best": totals.composite_best},
+        "pass_rate": {"worst": totals.pass_worst, "best": totals.pass_best},
     }
 
 

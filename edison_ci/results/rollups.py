@@ -6,17 +6,21 @@ averaged before cases are. Intervals are computed by `stats`.
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter, defaultdict
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
-from edison_ci._dataclass import dataclass
 from edison_ci.numeric import TOLERANCE, snap
-from edison_ci.results.scores import Samples, read_cases, spread_of
-from edison_ci.results.slices import (
+from edison_ci.results.components import write_components
+from edison_ci.results.scores import (
     EstimateWithInterval,
+    Samples,
+    _at_rank,
+    read_cases,
+    spread_of,
+    typical,
+)
+from edison_ci.results.slices import (
     Slices,
     reliability_of,
     write_bounds,
@@ -29,113 +33,10 @@ from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.results.scores import VariantScore
     from edison_ci.results.slices import Reliability, Slice
-    from edison_ci.stats.intervals import Interval
-
-
-_TOTALS_COLUMNS = (
-    "cells, ok, malformed, error, blocked, skipped, composite, composite_low, composite_high, "
-    "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, answers, "
-    "bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms, "
-    "missing, composite_worst, composite_best, cost_low, cost_high, latency_p50_low, "
-    "latency_p50_high, cut_off"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Scores and costs of a side of a run, or of a prompt with a model in it."""
-
-    prompt: str
-    """Empty, like `model`, for a whole side."""
-    model: str
-    version: str
-    cells: int
-    ok: int
-    malformed: int
-    error: int
-    blocked: int
-    skipped: int
-    composite: EstimateWithInterval
-    pass_rate: EstimateWithInterval
-    answers: int
-    bought: int
-    cost_microusd: int
-    """Of the answers that were bought; judges are apart."""
-    saved_microusd: int
-    tokens_in: int
-    tokens_out: int
-    p50_ms: int | None
-    p95_ms: int | None
-    missing: int
-    worst: float | None
-    best: float | None
-    cost_low: float | None = None
-    """Interval of the mean cost of an answer, like that of the median latency by cases."""
-    cost_high: float | None = None
-    p50_low: int | None = None
-    p50_high: int | None = None
-    cut_off: int = 0
-    """Of the answers, those that ended at max_tokens."""
-
-    @property
-    def answer_cost(self) -> EstimateWithInterval:
-        """Mean cost of an answer in micro-dollars."""
-        return EstimateWithInterval(
-            self.answer_cost_microusd, self.cost_low, self.cost_high, self.answers, None
-        )
-
-    @property
-    def median_latency(self) -> EstimateWithInterval:
-        """Median latency in milliseconds."""
-        return EstimateWithInterval(self.p50_ms, self.p50_low, self.p50_high, self.answers, None)
-
-    @property
-    def error_rate(self) -> Interval | None:
-        """Share of the cells that ended in an error; None without cells."""
-        return stat_scores.pass_interval(self.error, self.cells)
-
-    @property
-    def answer_cost_microusd(self) -> float | None:
-        """Mean cost of an answer, reused ones included."""
-        total = self.cost_microusd + self.saved_microusd
-        return total / self.answers if self.answers else None
-
-    @property
-    def answer_tokens(self) -> float | None:
-        """Tokens of an answer on average, with what was sent."""
-        return (self.tokens_in + self.tokens_out) / self.answers if self.answers else None
-
-
-def _totals(row: Sequence[Any]) -> Totals:
-    counts, composite, pass_rate, rest = row[:9], row[9:14], row[14:19], row[19:]
-    return Totals(
-        *counts, EstimateWithInterval(*composite), EstimateWithInterval(*pass_rate), *rest
-    )  # type: ignore[call-arg]  # as they were selected
-
-
-def totals_of_run(connection: sqlite3.Connection, run_id: str, side: str = "head") -> Totals | None:
-    """Return the totals of a side of a run; None before it ended."""
-    row = connection.execute(
-        f"select '', '', '', {_TOTALS_COLUMNS} from rollup_run where run_id = ? and side = ?",
-        (run_id, side),
-    ).fetchone()
-    return None if row is None else _totals(row)
-
-
-def totals_by_model(
-    connection: sqlite3.Connection, run_id: str, side: str = "head"
-) -> list[Totals]:
-    """Return the totals of each prompt with each model of a side of a run."""
-    rows = connection.execute(
-        f"select prompt, model, version, {_TOTALS_COLUMNS} from rollup_model "
-        "where run_id = ? and side = ? order by prompt, model",
-        (run_id, side),
-    )
-    return [_totals(row) for row in rows]
 
 
 def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Connection], None]:
@@ -145,279 +46,12 @@ def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Con
     read_cases(reader, run_id, spread, samples, slices)
     return write_rollups(
         run_id,
-        intervals=[measured for one in samples.scored() for measured in _estimates(one)],
+        scores=samples.scored(),
         slices=slices.slices(),
         reliability=reliability_of(reader, run_id),
     )
 
 
-def _estimates(scored: VariantScore) -> Iterator[StoredEstimate]:
-    kinds: tuple[tuple[Literal["composite", "pass_rate"], Interval | None], ...] = (
-        ("composite", scored.composite),
-        ("pass_rate", scored.pass_rate),
-    )
-    for metric, found in kinds:
-        if found is not None and found.low is not None and found.high is not None:
-            yield StoredEstimate(
-                "head",
-                scored.prompt,
-                scored.model,
-                metric,
-                found.estimate,
-                found.low,
-                found.high,
-                found.n,
-                found.method,
-            )
-
-
-# There are several components to each cell, so this is most of what is read when a run ends: once,
-# in the order of an index, and added up here, as SQLite would sort all of it to group it.
-FAILED = "failed"
-"""The kind of mark that a failing case has."""
-_BATCH = 1000
-_BINS = 10
-_FAILS_BELOW = 0.5 - TOLERANCE
-"""A score fails below this where the component itself neither passes nor fails."""
-
-# What most rows do not have is null: to make a text of it takes longer than to find it.
-_PARTS = f"""
-select p.kind, p.name, p.score, p.passed, nullif(p.status, 'ok'), c.rowid,
-  case when p.kind = 'safety' then substr(p.reason, 1, instr(p.reason, ':') - 1) end,
-  case when p.passed = 0 or (p.passed is null and p.score < {_FAILS_BELOW}) then c.case_id end
-  {{who}}
-from cell c join component p on p.cell_id = c.id where c.run_id = ? and c.side = ? order by
-  c.case_id
-"""
-_SCORE, _PASSED, _STATUS, _CELL, _ACTION, _FAILING, _WHO = range(2, 9)
-_Rows = list[tuple[Any, ...]]
-_Component = tuple[str, str]
-"""Kind and name."""
-
-
-class ComponentTotal(NamedTuple):
-    """Totals of a check, criterion or grader over all prompts and models."""
-
-    name: str
-    kind: str
-    answers: int
-    """Answers that it scored."""
-    passed: int | None
-    """Answers that it passed; None if it has no threshold."""
-    mean: float | None
-    errors: int
-    blocked: int
-    """Answers that a screen withheld."""
-    redacted: int
-    """Answers of which a screen removed a part."""
-
-    @property
-    def flagged(self) -> int:
-        """Answers that a screen or a judge only flagged."""
-        return self.answers - self.blocked - self.redacted
-
-    @property
-    def failed(self) -> int | None:
-        """Answers that fail it; None without a threshold."""
-        return None if self.passed is None else self.answers - self.passed
-
-
-@dataclass(slots=True)
-class _Total:
-    """The sums of a component over a side."""
-
-    first: int
-    """The first cell that has it."""
-    n: int = 0
-    total: float = 0.0
-    passed: int | None = None
-    errors: int = 0
-    blocked: int = 0
-    redacted: int = 0
-
-    def add(self, rows: _Rows) -> None:
-        """Count some more, in their order."""
-        self.first = min(self.first, min([row[_CELL] for row in rows]))
-        scores = [row[_SCORE] for row in rows if row[_SCORE] is not None]
-        self.n += len(scores)
-        self.total += math.fsum(scores)
-        if passes := [row[_PASSED] for row in rows if row[_PASSED] is not None]:
-            self.passed = (self.passed or 0) + sum(passes)
-        self.errors += sum([row[_STATUS] == "error" for row in rows])
-        self.blocked += sum([row[_ACTION] == "block" for row in rows])
-        self.redacted += sum([row[_ACTION] == "redact" for row in rows])
-
-    def of(self, component: _Component) -> ComponentTotal:
-        mean = snap(self.total / self.n) if self.n else None
-        kind, name = component
-        done = (self.errors, self.blocked, self.redacted)
-        return ComponentTotal(name, kind, self.n, self.passed, mean, *done)
-
-
-@dataclass(slots=True)
-class _Spread:
-    """The scores of a component with a prompt and model."""
-
-    n: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-    low: float | None = None
-    high: float | None = None
-    passed: int = 0
-    failed: int = 0
-    errors: int = 0
-    skipped: int = 0
-    bins: list[int] = field(default_factory=lambda: [0] * _BINS)
-
-    def add(self, rows: _Rows) -> None:
-        """Count some more, in their order."""
-        passes = [row[_PASSED] for row in rows if row[_PASSED] is not None]
-        passed = sum(passes)
-        self.passed += passed
-        self.failed += len(passes) - passed
-        states = [row[_STATUS] for row in rows if row[_STATUS] is not None]
-        self.errors += states.count("error")
-        self.skipped += states.count("skipped")
-        scores = [row[_SCORE] for row in rows if row[_SCORE] is not None]
-        if scores:
-            self._score(scores)
-
-    def _score(self, scores: list[float]) -> None:
-        """Take scores.
-
-        The sum of squares is kept around the running mean (Welford 1962): the plain one loses
-        digits.
-        """
-        n, mean, squares = self.n, self.mean, self.squares
-        for score in scores:
-            n += 1
-            away = score - mean
-            mean += away / n
-            squares += away * (score - mean)
-        self.n, self.mean, self.squares = n, mean, squares
-        low, high = min(scores), max(scores)
-        self.low = low if self.low is None else min(self.low, low)
-        self.high = high if self.high is None else max(self.high, high)
-        for score, times in Counter(scores).items():
-            self.bins[min(_BINS - 1, max(0, int(score * _BINS + TOLERANCE)))] += times
-
-    def row(self) -> tuple[Any, ...]:
-        """Return it as a table has it; digits that depend on the order are rounded away."""
-        mean = snap(self.mean) if self.n else None
-        sd = snap(math.sqrt(self.squares / (self.n - 1))) if self.n > 1 else None
-        counts = (self.passed, self.failed, self.errors, self.skipped)
-        return (
-            self.n,
-            mean,
-            self.low,
-            self.high,
-            sd,
-            *counts,
-            json.dumps(self.bins, separators=(",", ":")),
-        )
-
-
-def write_components(connection: sqlite3.Connection, run_id: str) -> None:
-    """Write the sums of each component, and a mark on every case that fails in one.
-
-    They are kept apart by prompt and model, as in `rollup_model`.
-    """
-    who: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    query = "select side, prompt, model from rollup_model where run_id = ?"
-    for side, *one in connection.execute(query, (run_id,)):
-        who[side].append(tuple(one))
-    for side, keys in who.items():
-        _write_side(connection, run_id, side, keys)
-
-
-def _write_side(
-    connection: sqlite3.Connection, run_id: str, side: str, who: list[tuple[str, str]]
-) -> None:
-    spreads: defaultdict[tuple[str, ...], _Spread] = defaultdict(_Spread)
-    totals: dict[_Component, _Total] = {}
-    for component, rows in _read(connection, run_id, side, totals, several=len(who) > 1):
-        for one, same in _by_model(rows, who).items():
-            spreads[*one, *component].add(same)
-        failing = {row[_FAILING] for row in rows if row[_FAILING] is not None}
-        connection.executemany(
-            "insert or ignore into rollup_mark (run_id, side, kind, value, case_id) "
-            "values (?, ?, ?, ?, ?)",
-            [(run_id, side, FAILED, ":".join(component), case) for case in failing],
-        )
-    connection.executemany(
-        "insert into rollup_component (run_id, side, prompt, model, kind, name, n, mean, min, "
-        "max, sd, "
-        f"passed, failed, errors, skipped, bins) values ({', '.join('?' * 16)})",
-        [(run_id, side, *key, *spread.row()) for key, spread in sorted(spreads.items())],
-    )
-    connection.executemany(
-        "insert into rollup_component_total (run_id, side, place, name, kind, n, passed, mean, "
-        "errors, "
-        f"blocked, redacted) values ({', '.join('?' * 11)})",
-        [(run_id, side, place, *total) for place, total in enumerate(_ordered(totals))],
-    )
-
-
-def component_totals(
-    connection: sqlite3.Connection, run_id: str, side: str
-) -> list[ComponentTotal]:
-    """Return the totals of each component of a side, in the order of its cells."""
-    totals: dict[_Component, _Total] = {}
-    for _ in _read(connection, run_id, side, totals, several=False):
-        pass
-    return _ordered(totals)
-
-
-def stored_component_totals(
-    connection: sqlite3.Connection, run_id: str, side: str
-) -> list[ComponentTotal]:
-    """Return the same as it was written when the run ended."""
-    rows = connection.execute(
-        "select name, kind, n, passed, mean, errors, blocked, redacted from rollup_component_total "
-        "where run_id = ? and side = ? order by place",
-        (run_id, side),
-    )
-    return [ComponentTotal(*row) for row in rows]
-
-
-def _read(
-    connection: sqlite3.Connection,
-    run_id: str,
-    side: str,
-    totals: dict[_Component, _Total],
-    *,
-    several: bool,
-) -> Iterator[tuple[_Component, _Rows]]:
-    """Add up the parts of a side, and hand on the rows of each."""
-    query = _PARTS.format(who=", c.prompt, c.model" if several else "")
-    cursor = connection.execute(query, (run_id, side))
-    while rows := cursor.fetchmany(_BATCH):
-        found: defaultdict[_Component, _Rows] = defaultdict(list)
-        for row in rows:
-            found[row[0], row[1]].append(row)
-        for component, same in found.items():
-            totals.setdefault(component, _Total(same[0][_CELL])).add(same)
-            yield component, same
-
-
-def _ordered(totals: dict[_Component, _Total]) -> list[ComponentTotal]:
-    ranked = sorted((total.first, name, kind) for (kind, name), total in totals.items())
-    return [totals[kind, name].of((kind, name)) for _, name, kind in ranked]
-
-
-def _by_model(rows: _Rows, who: list[tuple[str, str]]) -> dict[tuple[str, str], _Rows]:
-    if len(who) == 1:
-        return {who[0]: rows}
-    found: defaultdict[tuple[str, str], _Rows] = defaultdict(list)
-    for row in rows:
-        found[row[_WHO], row[_WHO + 1]].append(row)
-    return found
-
-
-# Sorting cells by prompt and model takes most of the time, so it is left out where a side has but
-# one of them: an index has its cells by case already.
-P95_FROM = 60
-"""Answers below which there is no 95th percentile."""
 _FEWEST_FOR_MEDIAN = 6
 _UPPER = 0.975
 _Key = tuple[str, ...]
@@ -440,7 +74,6 @@ _COLUMNS = (
     "answers, bought, cost_microusd, saved_microusd, tokens_in, tokens_out, cut_off, "
     "latency_p50_ms, latency_p95_ms, cost_low, cost_high, latency_p50_low, latency_p50_high"
 )
-
 
 _NO_SCORES = (None, 0, None, 0)
 _NO_ANSWERS = (0, 0, 0, 0, 0, 0, 0, *(None,) * 6)
@@ -483,12 +116,12 @@ def _scores(connection: sqlite3.Connection, run_id: str, side: str, keys: Sequen
     connection.execute("drop table if exists temp.graded")
     connection.execute(f"create temp table graded as {cases} prompt, model, case_id", values)
     row = connection.execute(f"select {_SCORES} from temp.graded").fetchone()
-    found: _Sums = {(side,): _snapped(row)}
+    sums: _Sums = {(side,): _snapped(row)}
     query = f"select prompt, model, {_SCORES} from temp.graded group by prompt, model"
     for prompt, model, *scores in connection.execute(query):
-        found[side, prompt, model] = _snapped(scores)
+        sums[side, prompt, model] = _snapped(scores)
     connection.execute("drop table temp.graded")
-    return found
+    return sums
 
 
 def _snapped(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -500,15 +133,15 @@ def _answers(
     connection: sqlite3.Connection, side: str, keys: Sequence[_Key], cases: Mapping[_Key, int]
 ) -> _Sums:
     """Return the sums of the answers of a side, each once, and of each of its keys."""
-    one = "temp.used where side = ? and prompt = ? and model = ?"
-    found = {key: _summed(connection, one, key, cases.get(key, 0)) for key in keys}
+    of_variant = "temp.used where side = ? and prompt = ? and model = ?"
+    sums = {key: _summed(connection, of_variant, key, cases.get(key, 0)) for key in keys}
     if len(keys) == 1:
-        return {**found, (side,): found[keys[0]]}
+        return {**sums, (side,): sums[keys[0]]}
     once = (
         "(select distinct attempt, latency_ms, cost_microusd, tokens_in, tokens_out, bought, "
         "cut_off from temp.used where side = ?)"
     )
-    return {**found, (side,): _summed(connection, once, (side,), cases.get((side,), 0))}
+    return {**sums, (side,): _summed(connection, once, (side,), cases.get((side,), 0))}
 
 
 def _summed(
@@ -561,27 +194,6 @@ def median_interval(
     return _at_rank(counted, first), _at_rank(counted, last)
 
 
-def _at_rank(counted: Sequence[tuple[int, int]], rank: int) -> int | None:
-    below = 0
-    for value, times in counted:
-        below += times
-        if below >= rank:
-            return value
-    return None
-
-
-def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]:
-    """Return the median and the 95th percentile of values, given in order with their counts."""
-    count = sum(times for _, times in counted)
-    p95 = _ranked(counted, 95, count) if count >= P95_FROM else None
-    return _ranked(counted, 50, count), p95
-
-
-def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
-    """Return the smallest value that a percentage of values does not exceed."""
-    return _at_rank(counted, -(-count * percent // 100))
-
-
 _CACHE_KIB = 500
 _TABLES = (
     "run", "model", "case", "mark", "marked", "component", "component_total", "spending", "calls",
@@ -589,37 +201,20 @@ _TABLES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEstimate:
-    """An estimate with its interval, for a prompt with a model, or for a whole side of a run."""
-
-    side: str
-    prompt: str
-    """Empty, like `model`, for the whole side."""
-    model: str
-    metric: Literal["composite", "pass_rate"]
-    estimate: float
-    low: float
-    high: float
-    n: int
-    method: str
-
-
 def write_rollups(
     run_id: str,
     *,
-    intervals: Iterable[StoredEstimate] = (),
+    scores: Sequence[VariantScore] = (),
     slices: Sequence[Slice] = (),
     reliability: Sequence[Reliability] = (),
 ) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that adds up the cells and attempts of a run."""
-    measured = tuple(intervals)
 
     def operation(connection: sqlite3.Connection) -> None:
         usual = connection.execute("pragma cache_size").fetchone()[0]
         connection.execute(f"pragma cache_size = -{_CACHE_KIB}")
         try:
-            _write(connection, run_id, measured)
+            _write(connection, run_id, scores)
             write_bounds(connection, run_id)
             write_slices(connection, run_id, slices)
             write_reliability(connection, run_id, reliability)
@@ -630,9 +225,7 @@ def write_rollups(
     return operation
 
 
-def _write(
-    connection: sqlite3.Connection, run_id: str, measured: tuple[StoredEstimate, ...]
-) -> None:
+def _write(connection: sqlite3.Connection, run_id: str, scores: Sequence[VariantScore]) -> None:
     for table in _TABLES:
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
     connection.execute("drop table if exists temp.used")
@@ -645,32 +238,27 @@ def _write(
         connection.execute(statement, {"run": run_id})
     write_components(connection, run_id)
     connection.execute(_MARKED, {"run": run_id})
-    for one in measured:
-        _set_interval(connection, run_id, one)
+    for scored in scores:
+        _set_intervals(connection, run_id, scored)
 
 
-def _set_interval(connection: sqlite3.Connection, run_id: str, one: StoredEstimate) -> None:
-    column = "composite" if one.metric == "composite" else "pass"
-    estimate = "composite" if one.metric == "composite" else "pass_rate"
-    whole = not one.prompt and not one.model
-    table = "rollup_run" if whole else "rollup_model"
-    where = "" if whole else " and prompt = :prompt and model = :model"
-    connection.execute(
-        f"update {table} set {estimate} = :estimate, {column}_low = :low, {column}_high = :high, "
-        f"{column}_n = :n, {column}_method = :method "
-        f"where run_id = :run and side = :side{where}",
-        {
-            "estimate": one.estimate,
-            "low": one.low,
-            "high": one.high,
-            "n": one.n,
-            "method": one.method,
-            "run": run_id,
-            "side": one.side,
-            "prompt": one.prompt,
-            "model": one.model,
-        },
-    )
+def _set_intervals(connection: sqlite3.Connection, run_id: str, scored: VariantScore) -> None:
+    """Add the intervals of the head, or of a prompt with a model in it, to its sums."""
+    whole = not scored.model
+    table, where = "rollup_run", "run_id = ? and side = 'head'"
+    if not whole:
+        table, where = "rollup_model", f"{where} and prompt = ? and model = ?"
+    place = (run_id,) if whole else (run_id, scored.prompt, scored.model)
+    for estimate, column, interval in (
+        ("composite", "composite", scored.composite),
+        ("pass_rate", "pass", scored.pass_rate),
+    ):
+        if interval is not None and interval.interval is not None:
+            connection.execute(
+                f"update {table} set {estimate} = ?, {column}_low = ?, {column}_high = ?, "
+                f"{column}_n = ?, {column}_method = ? where {where}",
+                (*EstimateWithInterval.of(interval), *place),
+            )
 
 
 # The answers that the cells of a run rest on: each once for every prompt and model that used it.

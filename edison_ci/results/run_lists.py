@@ -1,16 +1,99 @@
-"""Lists of stored experiments and runs, with their sizes."""
+"""Lists of stored experiments and runs, a search by name, and runs that make no progress."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.results.snapshot import MOST_RUNS, has_pairwise_judge, measured_experiments
-from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL
+from edison_ci._dataclass import dataclass
+from edison_ci.records import RunStatus
+from edison_ci.results.snapshot import (
+    MOST_RUNS,
+    has_pairwise_judge,
+    measured_experiments,
+    newest_ids,
+    objective_of,
+    runs_where,
+)
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, RESTING, find_run
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from edison_ci.store.runs import Run
+
+
+class MeasuredPrompt(NamedTuple):
+    """A prompt that was ever run."""
+
+    prompt: str
+    versions: int
+    last: str
+    """When it was run last."""
+    experiment: str
+
+
+def measured_prompts(connection: sqlite3.Connection) -> list[MeasuredPrompt]:
+    """Return every prompt that was run, trials of suggestions aside, the last one first."""
+    rows = connection.execute(
+        "select m.prompt, count(distinct m.version), max(r.created_at), max(r.experiment) "
+        f"from rollup_model m join run r on r.id = m.run_id where {NO_TRIAL} "
+        f"and {NO_OUTPUTS} group by m.prompt order by 3 desc"
+    )
+    return [MeasuredPrompt(*row) for row in rows]
+
+
+DEAD_S = 10 * 60
+"""Time after which a run whose process died is stuck: somebody may be about to resume it."""
+SILENT_S = 60 * 60
+"""Time without an event after which a run is stuck though its process is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class StuckRun:
+    """A run that makes no progress."""
+
+    run_id: str
+    experiment: str
+    alive: bool
+    """Whether its process still runs."""
+    silent_s: float
+    """Time since its last event."""
+
+
+def stuck_runs(
+    connection: sqlite3.Connection, now: str, is_alive: Callable[[str], bool]
+) -> list[StuckRun]:
+    """Return the stuck runs, at most one of an experiment: the one that is silent for longest.
+
+    A run that a newer complete run of the experiment has replaced is left out, and so is one that
+    waits for a person.
+    """
+    resting = (*RESTING, RunStatus.REVIEWING)
+    rows = connection.execute(
+        "select id, experiment, owner, coalesce((select time from event where run_id = r.id "
+        f"order by seq desc limit 1), created_at) from run r where {NO_TRIAL} "
+        f"and status not in ({', '.join('?' * len(resting))}) and not exists (select 1 from run n "
+        "where n.experiment = r.experiment and n.created_at > r.created_at and n.complete = 1)",
+        resting,
+    )
+    by_experiment: dict[str, StuckRun] = {}
+    for run_id, experiment, owner, last in rows.fetchall():
+        silent_s = _seconds(last, now)
+        alive = owner is not None and is_alive(owner)
+        if silent_s < (SILENT_S if alive else DEAD_S):
+            continue
+        earlier = by_experiment.get(experiment)
+        if earlier is None or silent_s > earlier.silent_s:
+            by_experiment[experiment] = StuckRun(run_id, experiment, alive, silent_s)
+    return [by_experiment[name] for name in sorted(by_experiment)]
+
+
+def _seconds(begin: str, end: str) -> float:
+    first, last = (dt.datetime.fromisoformat(time) for time in (begin, end))
+    return (last - first).total_seconds()
 
 
 def experiments(connection: sqlite3.Connection) -> list[str]:
@@ -21,12 +104,7 @@ def experiments(connection: sqlite3.Connection) -> list[str]:
 
 def last_of(connection: sqlite3.Connection, experiment: str) -> str:
     """Return the newest run of an experiment; a trial of a suggestion only if there is no other."""
-    row = connection.execute(
-        f"select id from run where experiment = ? order by {NO_TRIAL} desc, created_at desc, "
-        "rowid desc limit 1",
-        (experiment,),
-    ).fetchone()
-    return str(row[0])
+    return newest_ids(connection, "experiment = ?", (experiment,), first=f"{NO_TRIAL} desc,")[0]
 
 
 def ids_of(
@@ -120,32 +198,23 @@ def newest_measured(connection: sqlite3.Connection) -> str | None:
 
 def last_whole(connection: sqlite3.Connection, experiment: str) -> str:
     """Return the newest whole run of an experiment that is complete, else its newest run."""
-    row = None
+    run_ids: list[str] = []
     if experiment in measured_experiments(connection):
-        row = connection.execute(
-            "select id from run where experiment = ? and complete = 1 "
-            f"order by {NO_TRIAL} desc, partial, created_at desc, rowid desc limit 1",
-            (experiment,),
-        ).fetchone()
-    return last_of(connection, experiment) if row is None else str(row[0])
+        order = f"{NO_TRIAL} desc, partial,"
+        where = "experiment = ? and complete = 1"
+        run_ids = newest_ids(connection, where, (experiment,), first=order)
+    return run_ids[0] if run_ids else last_of(connection, experiment)
 
 
 def recent_ids(connection: sqlite3.Connection, most: int) -> list[str]:
     """Return the newest runs of all experiments, trials of suggestions too."""
-    rows = connection.execute(
-        "select id from run order by created_at desc, rowid desc limit ?", (most,)
-    )
-    return [run_id for (run_id,) in rows]
+    return newest_ids(connection, "1", most=most)
 
 
 def last_complete(connection: sqlite3.Connection, experiment: str) -> str | None:
     """Return the newest complete run of an experiment, trials of suggestions aside."""
-    row = connection.execute(
-        f"select id from run where experiment = ? and complete = 1 and {NO_TRIAL} "
-        "order by created_at desc, rowid desc limit 1",
-        (experiment,),
-    ).fetchone()
-    return None if row is None else str(row[0])
+    where = f"experiment = ? and complete = 1 and {NO_TRIAL}"
+    return next(iter(newest_ids(connection, where, (experiment,))), None)
 
 
 def recent_scores(connection: sqlite3.Connection, experiment: str, most: int) -> list[float | None]:
@@ -157,3 +226,122 @@ def recent_scores(connection: sqlite3.Connection, experiment: str, most: int) ->
         (experiment, most),
     )
     return [score for (score,) in rows.fetchall()[::-1]]
+
+
+MOST_FOUND = 10
+"""Most results of each kind."""
+SEARCHED_CASES = 20_000
+"""Cases of an experiment that are searched for a part of a name or tag; beginnings are all."""
+_MOST_EXPERIMENTS = 50
+
+
+class FoundExperiment(NamedTuple):
+    """An experiment, with its objective."""
+
+    name: str
+    objective: str
+
+
+class FoundCase(NamedTuple):
+    """A case of the newest complete run of an experiment."""
+
+    experiment: str
+    run_id: str
+    case: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """What a text was found in, at most `MOST_FOUND` of each kind."""
+
+    experiments: tuple[FoundExperiment, ...] = ()
+    prompts: tuple[MeasuredPrompt, ...] = ()
+    cases: tuple[FoundCase, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of results."""
+        return len(self.experiments) + len(self.prompts) + len(self.cases) + len(self.runs)
+
+
+def search(connection: sqlite3.Connection, query: str) -> SearchResults:
+    """Return what has a text in its name, objective, tag, id or commit; nothing for no text."""
+    text = query.strip().casefold()
+    if not text:
+        return SearchResults()
+    names = experiments(connection)
+    return SearchResults(
+        experiments=tuple(_matching_experiments(connection, names, text)[:MOST_FOUND]),
+        prompts=tuple(
+            prompt for prompt in measured_prompts(connection) if text in prompt.prompt.casefold()
+        )[:MOST_FOUND],
+        cases=tuple(_matching_cases(connection, names[:_MOST_EXPERIMENTS], query.strip())),
+        runs=tuple(_matching_runs(connection, text)),
+    )
+
+
+def _matching_experiments(
+    connection: sqlite3.Connection, names: list[str], text: str
+) -> list[FoundExperiment]:
+    experiments_with_objective = (
+        FoundExperiment(name, objective_of(find_run(connection, last_of(connection, name))))
+        for name in names
+    )
+    return [
+        experiment
+        for experiment in experiments_with_objective
+        if any(text in part.casefold() for part in experiment)
+    ]
+
+
+def _matching_runs(connection: sqlite3.Connection, text: str) -> list[Run]:
+    pattern = f"%{_escaped(text)}%"
+    where = " or ".join(
+        f"{column} like ? escape '\\'" for column in ("id", "base_ref", "labels", "commit_id")
+    )
+    values = (pattern, pattern, pattern, pattern[1:])
+    return runs_where(connection, where, values, most=MOST_FOUND)
+
+
+def _matching_cases(connection: sqlite3.Connection, names: list[str], text: str) -> list[FoundCase]:
+    cases: list[FoundCase] = []
+    for name in names:
+        cases += find_cases(connection, name, text, most=MOST_FOUND - len(cases))
+        if len(cases) == MOST_FOUND:
+            break
+    return cases
+
+
+def find_cases(
+    connection: sqlite3.Connection, experiment: str, text: str, *, most: int = MOST_FOUND
+) -> list[FoundCase]:
+    """Return cases of an experiment by the beginning of their name, then by a part of it or a tag.
+
+    Beginnings are found by the index, in any number of cases.
+    """
+    run_id = last_whole(connection, experiment)
+    starts = connection.execute(
+        "select case_id, tags from run_case where run_id = ? and case_id >= ? and case_id < ? "
+        "order by case_id limit ?",
+        (run_id, text, f"{text}\U0010ffff", most),
+    ).fetchall()
+    rows = dict(starts)
+    if len(rows) < most:
+        parts = connection.execute(
+            "select case_id, tags from (select case_id, tags from run_case where run_id = ?1 "
+            "order by case_id limit ?2) where case_id like ?3 escape '\\' "
+            "or tags like ?3 escape '\\' limit ?4",
+            (run_id, SEARCHED_CASES, f"%{_escaped(text)}%", most),
+        )
+        rows |= dict(parts.fetchall())
+    return [
+        FoundCase(experiment, run_id, case, tuple(json.loads(tags)))
+        for case, tags in list(rows.items())[:most]
+    ]
+
+
+def _escaped(text: str) -> str:
+    """Return a text whose signs have no meaning in `like`."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

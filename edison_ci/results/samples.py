@@ -14,298 +14,29 @@ from array import array
 from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.evaluation import check_named
-from edison_ci.numeric import snap, weighted_mean
+from edison_ci.numeric import snap
 from edison_ci.records import Side
-from edison_ci.results.case_flips import flips_between, pass_counts
-from edison_ci.results.shared_judges import combine_of, judge_scores_of, shared_scores
+from edison_ci.results.metrics import (
+    CELLS,
+    SENT,
+    Composites,
+    Metric,
+    PassCounts,
+    flips_between,
+    paired_composites,
+    pass_counts,
+)
 from edison_ci.stats.arrays import TOLERANCE
-from edison_ci.stats.composite import Weighted, paired_composite
 from edison_ci.store.answers import TIMED
-from edison_ci.store.cells import COUNTED
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.config.load import Project
-    from edison_ci.results.case_flips import PassCounts
     from edison_ci.stats.flips import CaseFlips
-
-
-@dataclass(frozen=True, slots=True)
-class CaseFilter:
-    """Which cases count, and the clusters of those that are not independent."""
-
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    """Clusters by case, of the cases that have one."""
-    quarantined: frozenset[str] = frozenset()
-    only: frozenset[str] | None = None
-    """The cases that were selected; None for all."""
-
-    def counts(self, case: str) -> bool:
-        """Whether a case is selected and not in quarantine."""
-        return case not in self.quarantined and (self.only is None or case in self.only)
-
-    def apply(self, sample: Sample) -> Sample:
-        """Return a sample without the cases that do not count."""
-        if self.only is None:
-            return sample  # a sample has no cases in quarantine
-        found = Sample(missing=sample.missing, single=sample.single)
-        values = array("d")
-        for case, value in zip(sample.cases, sample.values, strict=True):
-            if case in self.only:
-                found.cases.append(case)
-                values.append(value)
-        found.values = values
-        return found
-
-    def clusters_of(self, cases: Sequence[str]) -> list[str] | None:
-        """Return the cluster of each case, every other case its own; None if none has one."""
-        if not any(case in self.clusters for case in cases):
-            return None
-        return [
-            f"cluster {self.clusters[case]}" if case in self.clusters else f"case {case}"
-            for case in cases
-        ]
-
-
-def case_filter_of(
-    project: Project, name: str, stored: sqlite3.Connection, tags: Sequence[str] = ()
-) -> CaseFilter:
-    """Return the filter of an experiment: its quarantine and tags of now, its stored clusters."""
-    aside = frozenset(entry.case for entry in project.quarantine if entry.experiment == name)
-    experiment = project.experiments.get(name)
-    wanted: set[str] = set()
-    if tags and experiment is not None and experiment.file.data:
-        cases = project.cases(experiment)
-        wanted = {case.id for case in cases if any(tag in tags for tag in case.tags)}
-    return CaseFilter(_clusters(stored, name), aside, frozenset(wanted) if tags else None)
-
-
-def _clusters(connection: sqlite3.Connection, experiment: str) -> dict[str, str]:
-    """Return the cluster that each case has in the newest run with it."""
-    # With max() SQLite takes the other columns from the row that has the maximum.
-    rows = connection.execute(
-        "select case_id, cluster from (select c.case_id, c.cluster, max(r.created_at) from cell c "
-        "join run r on r.id = c.run_id where r.experiment = ? group by c.case_id) "
-        "where cluster is not null",
-        (experiment,),
-    )
-    return dict(rows.fetchall())
-
-
-Composites: TypeAlias = dict[tuple[str, int], tuple[float | None, float | None]]
-
-
-class _Component(NamedTuple):
-    kind: str
-    name: str
-    score: float | None
-    weight: float
-
-
-def paired_composites(sample: TwoSidedSample, variant: Variant) -> Composites:
-    """Return composites of base and head for the case and repeat of each pair that needs it.
-
-    A judge may leave a criterion out. If it is a hard one, and missing on one side only, that side
-    would look better than it is; so both sides are weighted by the criteria both have (STATS 2),
-    and scored by the judges both have (STATS 3).
-    """
-    connection, places = sample.connection, [sample.place(variant, side) for side in SIDES]
-    graded = f"{_CELLS} and c.status = 'ok'"
-    judged = any(
-        connection.execute(
-            f"select exists (select 1 from (select c.id from cell c where {graded} limit 20) c "
-            "join component p on p.cell_id = c.id and p.kind = 'criterion')",
-            place,
-        ).fetchone()[0]
-        for place in places
-    )
-    if not judged:
-        return {}
-    incomplete = {
-        row
-        for place in places
-        for row in connection.execute(
-            "select distinct c.case_id, c.repeat from cell c join component p on p.cell_id = "
-            "c.id and "
-            f"p.kind = 'criterion' and p.score is null where {graded} and c.composite is not null "
-            "union select c.case_id, c.repeat from cell c join judge_score o on o.cell_id = c.id "
-            f"and o.score is null where {graded} and c.composite is not null",
-            place,
-        )
-    }
-    found: Composites = {}
-    combine = combine_of(connection, sample.head.run_id) if incomplete else "mean"
-    cell = f"{graded} and c.case_id = :case and c.repeat = :repeat"
-    for case, repeat in sorted(incomplete):
-        wanted = [{**place, "case": case, "repeat": repeat} for place in places]
-        base, head = (_components(connection, values) for values in wanted)
-        if base and head:
-            by_judge = [judge_scores_of(connection, cell, values) for values in wanted]
-            found[case, repeat] = _composites(base, head, shared_scores(by_judge, combine))
-    return found
-
-
-def _components(connection: sqlite3.Connection, values: Mapping[str, object]) -> list[_Component]:
-    """Return the components of a cell; none if it has no composite."""
-    rows = connection.execute(
-        "select p.kind, p.name, p.score, p.weight from cell c join component p on p.cell_id = c.id "
-        f"where {_CELLS} and c.status = 'ok' and c.case_id = :case and c.repeat = :repeat "
-        "and c.composite is not null",
-        values,
-    )
-    return [_Component(*row) for row in rows]
-
-
-def _composites(
-    base: list[_Component], head: list[_Component], shared: Sequence[Mapping[str, float | None]]
-) -> tuple[float | None, float | None]:
-    """Return both composites; `shared` has the scores of criteria whose judges differ."""
-    scores = [
-        {**{p.name: p.score for p in side if p.kind == "criterion"}, **common}
-        for side, common in zip((base, head), shared, strict=True)
-    ]
-    criteria = [Weighted(p.name, p.weight) for p in head if p.kind == "criterion"]
-    rubrics = paired_composite(scores[0], scores[1], criteria)
-    return _composite(base, rubrics.base.value), _composite(head, rubrics.head.value)
-
-
-def _composite(components: list[_Component], rubric: float | None) -> float | None:
-    """Return the weighted mean of what counts, with the rubric's score replaced."""
-    weighted: list[tuple[float, float]] = []
-    for component in components:
-        value = rubric if component.kind == "rubric" else component.score
-        if component.kind not in COUNTED:
-            continue
-        if value is None:
-            if component.kind == "rubric":
-                return None
-            continue
-        weighted.append((component.weight, value))
-    return weighted_mean(weighted)
-
-
-Kind: TypeAlias = Literal["score", "pass", "flips", "amount", "latency", "share", "wins"]
-
-_COMPONENT = "left join component p on p.cell_id = c.id and p.kind = :kind and p.name = :component"
-_ANSWER = "left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
-_ANSWERED = "c.status in ('ok', 'malformed', 'blocked')"
-_SENT = "not (c.status = 'blocked' and c.answer_no is null)"
-"""Not a cell whose input was blocked, which has no answer."""
-_CELLS_READ = 20
-"""Graded cells that are read for the names of components: each cell has all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A number that gates decide on."""
-
-    name: str
-    kind: Kind
-    label: str
-    """Its name in a sentence."""
-    value: str = "null"
-    """SQL of its value in a cell; null is missing."""
-    join: str = ""
-    status: str = "c.status"
-    """SQL of the cell's status; `inapplicable` takes the whole case out of this metric."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    complete: bool = True
-    """Whether every answer should have a value, so that one without is lost."""
-
-
-def metric_of(sample: TwoSidedSample, name: str) -> Metric:
-    """Return a metric of a gate as the cells of a sample have it."""
-    if name in _PLAIN:
-        return _PLAIN[name]
-    family, _, rest = name.partition(".")
-    if family == "safety":
-        label = f"{rest.removeprefix('input_')} in the input" if rest.startswith("input_") else rest
-        return Metric(name, "share", "a finding" if rest == "any" else label)
-    component = rest if family == "grader" else _full_name(sample, family, rest)
-    return Metric(
-        name,
-        "score",
-        component,
-        value=_scored("p.score"),
-        join=_COMPONENT,
-        # A check without what it needs is skipped for the case, which is then not missing.
-        status="case when p.status = 'skipped' then 'inapplicable' else c.status end",
-        parameters={"kind": family, "component": component},
-    )
-
-
-def _scored(value: str, *, blocked: str = "null") -> str:
-    """Return the SQL of a score: a malformed answer counts, with a score of 0."""
-    return (
-        f"case c.status when 'ok' then {value} when 'malformed' then 0 "
-        f"when 'blocked' then {blocked} end"
-    )
-
-
-_COUNTED = ", ".join(f"'{kind}'" for kind in sorted(COUNTED))
-_PART = f"p.cell_id = c.id and p.kind in ({_COUNTED}) and p.status"
-_GRADED = (
-    "case when c.status = 'ok' and c.passed is null and c.composite is null "
-    f"and exists (select 1 from component p where {_PART} = 'skipped') "
-    f"and not exists (select 1 from component p where {_PART} != 'skipped') "
-    "then 'inapplicable' else c.status end"
-)
-"""SQL of a status that leaves out cases that nothing graded: all of their checks were skipped."""
-
-_PLAIN = {
-    "composite": Metric(
-        "composite", "score", "Quality", value=_scored("c.composite"), status=_GRADED
-    ),
-    # A blocked answer does not pass; in a pair it is missing, which the pairing sees to.
-    "pass_rate": Metric(
-        "pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0"), status=_GRADED
-    ),
-    "flips": Metric(
-        "flips", "flips", "Flips", value=_scored("c.passed", blocked="0"), status=_GRADED
-    ),
-    "win_rate": Metric("win_rate", "wins", "Win rate"),
-    "errors": Metric("errors", "share", "errors"),
-    "cost_usd.mean": Metric(
-        "cost_usd.mean",
-        "amount",
-        "Cost",
-        value=f"case when {_ANSWERED} then a.cost_microusd / 1000000.0 end",
-        join=_ANSWER,
-    ),
-    "tokens.mean": Metric(
-        "tokens.mean",
-        "amount",
-        "Tokens",
-        value=f"case when {_ANSWERED} then a.tokens_in + a.tokens_out end",
-        join=_ANSWER,
-    ),
-    "latency_ms.p95": Metric("latency_ms.p95", "latency", "Latency (p95)"),
-}
-
-
-def _full_name(sample: TwoSidedSample, kind: str, wanted: str) -> str:
-    """Return the name of a criterion written by slug, or of a check written by its kind."""
-    rows = sample.connection.execute(
-        "select distinct p.name from (select id from cell where run_id in (?, ?) "
-        "and status = 'ok' limit ?) c join component p on p.cell_id = c.id and p.kind = ?",
-        (sample.head.run_id, sample.base.run_id, _CELLS_READ, kind),
-    )
-    names = [name for (name,) in rows]
-    if kind == "check":
-        return check_named(wanted, names) or wanted
-    if wanted in names:
-        return wanted
-    return next((name for name in names if _slug(name) == _slug(wanted)), wanted)
-
-
-def _slug(name: str) -> str:
-    return "-".join(name.lower().split())
 
 
 SIDES = (Side.BASE, Side.HEAD)
@@ -424,7 +155,7 @@ class CellSource:
         """Return the name of a stored variant in the sample; None if it is left out."""
         if self.variants is None:
             return stored
-        return next((name for name, each in self.variants.items() if each == stored), None)
+        return next((name for name, variant in self.variants.items() if variant == stored), None)
 
 
 _NO_VARIANT = Variant("", "")
@@ -470,7 +201,7 @@ class TwoSidedSample:
     def case_ids(self, variant: Variant, side: Side) -> list[str]:
         """Return the cases of which a side has a cell, in order."""
         rows = self.connection.execute(
-            f"select distinct c.case_id from cell c where {_CELLS} order by c.case_id",
+            f"select distinct c.case_id from cell c where {CELLS} order by c.case_id",
             self.place(variant, side),
         )
         return [case for (case,) in rows if case not in self.left_out]
@@ -479,7 +210,7 @@ class TwoSidedSample:
         """Return the hash of input and expected output of each case; empty where unknown."""
         return self.connection.execute(
             "select c.case_id, min(coalesce(c.case_hash, '')) from cell c "
-            f"where {_CELLS} group by c.case_id",
+            f"where {CELLS} group by c.case_id",
             self.place(variant, side),
         ).fetchall()
 
@@ -546,7 +277,7 @@ class TwoSidedSample:
         return flips_between(counts[0], counts[1], self.left_out, clusters)
 
     def _pass_counts(self, variant: Variant, side: Side) -> PassCounts:
-        return pass_counts(self.connection, f"cell c where {_CELLS}", self.place(variant, side))
+        return pass_counts(self.connection, f"cell c where {CELLS}", self.place(variant, side))
 
     def sample(
         self,
@@ -568,15 +299,15 @@ class TwoSidedSample:
             for case, rows in self._by_case(metric, variant, side):
                 if any(row[2] == "inapplicable" for row in rows):
                     continue
-                known = [v for row in rows if (v := _value(metric, row[3])) is not None]
+                values = [v for row in rows if (v := _value(metric, row[3])) is not None]
                 gone = sum(_is_lost(metric, row) for row in rows)
                 lost += gone
-                totals.add(case, known if lost_as is None else [*known, *[lost_as] * gone])
-        found = totals.sample()
-        found.lost = lost
+                totals.add(case, values if lost_as is None else [*values, *[lost_as] * gone])
+        sample = totals.sample()
+        sample.lost = lost
         if metric.kind == "pass":  # people may disagree about an answer
-            found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
-        return found
+            sample.single = sample.single and all(value in (0.0, 1.0) for value in sample.values)
+        return sample
 
     def pairs(
         self, metric: Metric, variants: Sequence[Variant], *, lost_as: float | None = None
@@ -589,35 +320,35 @@ class TwoSidedSample:
         """
         if len(variants) != 1:
             return self._overall(metric, variants, lost_as)
-        found = Paired()
+        pairs = Paired()
         for match in self._match(metric, variants[0]):
-            found.lost += bool(match.lost)
+            pairs.lost += bool(match.lost)
             base, head = match.base, match.head
             if lost_as is not None:
                 base, head = match.at_worst(lost_as)
             if base and head:
-                found.add(match.case, base, head)
+                pairs.add(match.case, base, head)
             else:
-                found.missing += 1
-        return found
+                pairs.missing += 1
+        return pairs
 
     def latencies(self, variants: Iterable[Variant], side: Side) -> array[float]:
         """Return the latency in milliseconds of each answer; recordings do not count."""
-        found = array("d")
+        latencies = array("d")
         for variant in variants:
             rows = self.connection.execute(
                 "select distinct c.case_id, c.request_hash, c.answer_no, a.latency_ms from cell c "
                 "join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no "
-                f"where {_CELLS} and a.cost_kind <> 'replayed' and {TIMED}",
+                f"where {CELLS} and a.cost_kind <> 'replayed' and {TIMED}",
                 self.place(variant, side),
             )
-            found.extend(row[3] for row in rows if row[0] not in self.left_out)
-        return found
+            latencies.extend(row[3] for row in rows if row[0] not in self.left_out)
+        return latencies
 
     def errors(self, variants: Iterable[Variant], side: Side) -> Share:
         """Return the cells in error, of those that were asked."""
         rows = self._counted(
-            f"select c.case_id, c.status = 'error' from cell c where {_CELLS} "
+            f"select c.case_id, c.status = 'error' from cell c where {CELLS} "
             "and c.status <> 'skipped'",
             [self.place(variant, side) for variant in variants],
         )
@@ -634,11 +365,11 @@ class TwoSidedSample:
             hit = f"exists (select 1 from component p where {of_answers} and p.status = 'ok')"
             failed = f"exists (select 1 from component p where {of_answers} and p.status = 'error')"
             query = (
-                f"select c.case_id, {hit} from cell c where {_CELLS} and {_SENT} "
+                f"select c.case_id, {hit} from cell c where {CELLS} and {SENT} "
                 f"and c.status in ('ok', 'malformed', 'blocked') and ({hit} or not {failed})"
             )
         else:
-            screened = f"and {_SENT}"
+            screened = f"and {SENT}"
             if kind in ("moderation", "toxicity"):
                 screened += (
                     " and not exists (select 1 from component b where b.cell_id = c.id and b.kind "
@@ -648,13 +379,11 @@ class TwoSidedSample:
             query = (
                 "select c.case_id, p.name is not null from cell c left join component p "
                 "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
-                f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
+                f"where {CELLS} and c.status in ('ok', 'malformed', 'blocked') "
                 f"and p.status is not 'error' {'' if kind.startswith('input_') else screened}"
             )
         chosen = [{**self.place(variant, side), "kind": kind} for variant in variants]
         return _share(self._counted(query, chosen))
-
-    # --- reading ----------------------------------------------------------------------------------
 
     def _counted(self, query: str, chosen: list[dict[str, str | int]]) -> Iterator[int]:
         for values in chosen:
@@ -663,7 +392,7 @@ class TwoSidedSample:
                     yield hit
 
     def place(self, variant: Variant, side: Side) -> dict[str, str | int]:
-        """Return the values of `_CELLS` that choose the cells of a variant on a side."""
+        """Return the values of `CELLS` that choose the cells of a variant on a side."""
         source = self.source(side)
         prompt, model = source.stored_name(variant)
         return {
@@ -681,7 +410,7 @@ class TwoSidedSample:
         """Yield the repeats of each case that may gate, in the order of their ids."""
         rows = self.connection.execute(
             f"select c.case_id, c.repeat, {metric.status}, {metric.value}, c.request_hash, "
-            f"c.answer_no from cell c {metric.join} where {_CELLS} order by c.case_id, c.repeat",
+            f"c.answer_no from cell c {metric.join} where {CELLS} order by c.case_id, c.repeat",
             {**self.place(variant, side), **metric.parameters},
         )
         for case, repeats in groupby(rows, key=itemgetter(0)):
@@ -733,19 +462,13 @@ class TwoSidedSample:
 
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
 """Case, repeat, status, value, and request hash and number of the answer."""
-_CELLS = (
-    "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model "
-    "and c.repeat < :repeats and (:version = '' or substr(c.version, 1, length(:version)) = "
-    ":version)"
-)
-
 
 _APART = f"""
 select c.case_id from cell c join cell b on b.run_id = :base_run and b.side = :base_side
   and b.prompt = :base_prompt and b.model = :base_model and b.case_id = c.case_id
 join answer new on new.request_hash = c.request_hash and new.answer_no = c.answer_no
 join answer old on old.request_hash = b.request_hash and old.answer_no = b.answer_no
-where {_CELLS} and (c.request_hash <> b.request_hash or c.answer_no <> b.answer_no)
+where {CELLS} and (c.request_hash <> b.request_hash or c.answer_no <> b.answer_no)
   and abs(julianday(new.created_at) - julianday(old.created_at)) > 1
 """
 
@@ -780,38 +503,38 @@ class _Totals:
         if self._index is None:
             if not self._cases or self._cases[-1] < case:
                 return len(self._cases)
-            self._index = {known: index for index, known in enumerate(self._cases)}
+            self._index = {name: index for index, name in enumerate(self._cases)}
         return self._index.setdefault(case, len(self._cases))
 
     def sample(self) -> Sample:
-        found = Sample()
+        sample = Sample()
         order: Iterable[int] = range(len(self._sums))
         if self._index is not None:
             order = sorted(order, key=self._cases.__getitem__)
         for index in order:
             count = self._counts[index]
             if not count:
-                found.missing += 1
+                sample.missing += 1
                 continue
             if self._named:
-                found.cases.append(self._cases[index])
-            found.values.append(snap(self._sums[index] / count))
-            found.single = found.single and count == 1
-        return found
+                sample.cases.append(self._cases[index])
+            sample.values.append(snap(self._sums[index] / count))
+            sample.single = sample.single and count == 1
+        return sample
 
 
 def _matched(metric: Metric, case: str, base: list[_Row], head: list[_Row]) -> _Match:
     """Return the repeats of a case that have a value and are not blocked on either side."""
     blocked = [{row[1] for row in side if row[2] == "blocked"} for side in (base, head)]
     bases, heads = _repeats(metric, base, blocked[0]), _repeats(metric, head, blocked[1])
-    known = {repeat.number for repeat in bases}
-    lost = blocked[1].union(row[1] for row in head if _is_lost(metric, row)) if head else known
+    numbers = {repeat.number for repeat in bases}
+    lost = blocked[1].union(row[1] for row in head if _is_lost(metric, row)) if head else numbers
     if blocked[0]:
         heads = [repeat for repeat in heads if repeat.number not in blocked[0]]
     both = bases
     if blocked[1]:
         both = [repeat for repeat in bases if repeat.number not in blocked[1]]
-    return _Match(case, both, heads, frozenset(lost & known), bases)
+    return _Match(case, both, heads, frozenset(lost & numbers), bases)
 
 
 def _is_lost(metric: Metric, row: _Row) -> bool:
@@ -847,11 +570,11 @@ def _value(metric: Metric, raw: float | None) -> float | None:
 
 
 def _share(hits: Iterable[int]) -> Share:
-    found = total = 0
+    hit_count = total = 0
     for hit in hits:
-        found += hit
+        hit_count += hit
         total += 1
-    return Share(found, total)
+    return Share(hit_count, total)
 
 
 def _aligned(

@@ -1,4 +1,4 @@
-"""Example answers for each score level of a criterion, check or grader, from the run's answers."""
+"""Example answers for a criterion, check or grader: the worst, the best, and one for each level."""
 
 from __future__ import annotations
 
@@ -6,13 +6,57 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.results.case_grid import answer_beginning
 from edison_ci.results.explanation import expected_form
-from edison_ci.results.scores import MOST_SEARCHED, ComponentExample, ComponentName
 from edison_ci.results.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.results.components import ComponentName
     from edison_ci.store.runs import Run
+
+
+MOST_SEARCHED = 100
+"""Number of weakest, or strongest, cases that are searched for the worst and best answers."""
+
+
+class ComponentExample(NamedTuple):
+    """An answer that is good or bad in a component."""
+
+    id: str
+    """Of its cell."""
+    case: str
+    model: str
+    repeat: int
+    score: float
+    reason: str
+
+
+def examples_of(
+    connection: sqlite3.Connection,
+    run_id: str,
+    component: ComponentName,
+    *,
+    worst: bool,
+    limit: int,
+) -> list[ComponentExample]:
+    """Return answers with the lowest or highest score in a component, of a run that has ended.
+
+    Only the weakest, or strongest, cases are searched: a run may have a million cells.
+    """
+    order = "worst" if worst else "best"
+    by = "lowest nulls last, composite, case_id" if worst else "composite desc, case_id desc"
+    rows = connection.execute(
+        "select c.id, c.case_id, c.model, c.repeat, p.score, p.reason "
+        f"from (select case_id from rollup_case indexed by rollup_case_{order} "
+        f"where run_id = ? and side = 'head' order by {by} limit ?) k "
+        "cross join cell c on c.run_id = ? and c.case_id = k.case_id and c.side = 'head' "
+        "cross join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+        f"where p.score is not null order by p.score {'' if worst else 'desc'}, c.case_id, c.model "
+        "limit ?",
+        (run_id, MOST_SEARCHED, run_id, component.kind, component.name, limit),
+    )
+    return [ComponentExample(*row) for row in rows]
+
 
 _MOST_LEVELS = 11
 """Levels of a scale that are shown one by one; a finer scale is shown in fifths."""
@@ -63,15 +107,15 @@ def level_examples(
         distance, place = min((abs(score - level.score), at) for at, level in enumerate(levels))
         if place not in nearest or distance < nearest[place][0]:
             nearest[place] = (distance, cell_id)
-    found = [
+    examples = [
         _example(connection, run, component, level, nearest[at][1])
         if at in nearest
         else LevelExample(level, None, None)
         for at, level in enumerate(levels)
     ]
     if criterion is None:  # a check that only passes or fails has no levels between
-        found = [each for each in found if each.example is not None]
-    return LevelExamples("" if criterion is None else criterion["description"], tuple(found))
+        examples = [example for example in examples if example.example is not None]
+    return LevelExamples("" if criterion is None else criterion["description"], tuple(examples))
 
 
 def _criterion(run: Run, component: ComponentName) -> dict[str, Any] | None:
@@ -95,13 +139,13 @@ def _levels(criterion: dict[str, Any] | None) -> list[ScoreLevel]:
         if float(low).is_integer() and float(high).is_integer() and high - low < _MOST_LEVELS:
             raw = range(int(low), int(high) + 1)
             labels = {f"{float(key):g}": text for key, text in scale["labels"].items()}
-            found = [
-                ScoreLevel(str(each), labels.get(str(each), ""), (each - low) / (high - low))
-                for each in raw
+            levels = [
+                ScoreLevel(str(score), labels.get(str(score), ""), (score - low) / (high - low))
+                for score in raw
             ]
             if criterion["lower_is_better"]:
-                return [level._replace(score=1 - level.score) for level in found]
-            return found[::-1]
+                return [level._replace(score=1 - level.score) for level in levels]
+            return levels[::-1]
     return [
         ScoreLevel(f"{20 * fifth} to {20 * fifth + 20}", "", (fifth + 0.5) / _FIFTHS)
         for fifth in reversed(range(_FIFTHS))

@@ -1,4 +1,4 @@
-"""Scores of a run: of cases, of prompts with models, and of each check, criterion and grader.
+"""Scores of a run and of prompts with models: computed from cases, and the totals that are stored.
 
 The cases are read once for all readers, in the order of an index: sorting the cells would take
 longer than everything that is computed from them.
@@ -6,184 +6,20 @@ longer than everything that is computed from them.
 
 from __future__ import annotations
 
-import json
-import math
 from array import array
 from collections import defaultdict
-from dataclasses import field
-from itertools import groupby
+from dataclasses import field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats import intervals, scores
+from edison_ci.stats.scores import Interval
+from edison_ci.store import answers as store_answers
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
-
-
-GRADING = ("criterion", "grader", "rubric", "check")
-"""Kinds of components that give scores; others only say what they found."""
-MOST_SEARCHED = 100
-"""Number of weakest, or strongest, cases that are searched for the worst and best answers."""
-
-
-class ComponentName(NamedTuple):
-    """A check, criterion or grader."""
-
-    kind: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """As marks and request hashes have it."""
-        return f"{self.kind}:{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentSpread:
-    """How the scores of a component are spread with a prompt and a model, cell by cell."""
-
-    prompt: str
-    model: str
-    name: str
-    kind: str
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    sd: float | None
-    passed: int
-    failed: int
-    errors: int
-    """Answers without a grade of it."""
-    bins: tuple[int, ...]
-    """Scores in each tenth of the scale."""
-
-    @property
-    def component(self) -> ComponentName:
-        """Which component it is."""
-        return ComponentName(self.kind, self.name)
-
-    @property
-    def binary(self) -> bool:
-        """Whether every score is 0 or 1.
-
-        Known from the moments: x² = x for 0 and 1 alone, and x² < x for every score between.
-        """
-        if self.mean is None:
-            return True
-        squares = (self.sd or 0.0) ** 2 * (self.n - 1) + self.n * self.mean**2
-        return math.isclose(squares, self.n * self.mean, rel_tol=1e-9)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSpread:
-    """How the scores of a component are spread, over all prompts and models."""
-
-    kind: str
-    name: str
-    counts: tuple[int, ...]
-    """Of scores in each tenth of the scale."""
-    mean: float | None
-    """None without a score."""
-
-
-def component_spreads(connection: sqlite3.Connection, run_id: str) -> tuple[ComponentSpread, ...]:
-    """Return the spreads of head as they were written when the run ended."""
-    rows = connection.execute(
-        "select prompt, model, name, kind, n, mean, min, max, sd, passed, failed, errors, bins "
-        "from rollup_component where run_id = ? and side = 'head' order by prompt, model, kind, "
-        "name",
-        (run_id,),
-    )
-    return tuple(ComponentSpread(*(*row[:-1], tuple(json.loads(row[-1])))) for row in rows)
-
-
-def by_component(
-    spreads: Iterable[ComponentSpread],
-) -> dict[ComponentName, tuple[ComponentSpread, ...]]:
-    """Return spreads by component, each in its order."""
-    found: dict[ComponentName, list[ComponentSpread]] = {}
-    for spread in spreads:
-        found.setdefault(spread.component, []).append(spread)
-    return {component: tuple(same) for component, same in found.items()}
-
-
-def combined_spread(component: ComponentName, spreads: Sequence[ComponentSpread]) -> ScoreSpread:
-    """Return the spread of a component over prompts and models."""
-    counts = tuple(map(sum, zip(*(spread.bins for spread in spreads), strict=True)))
-    scored = [(spread.mean, spread.n) for spread in spreads if spread.mean is not None]
-    n = sum(each for _, each in scored)
-    mean = math.fsum(mean * each for mean, each in scored) / n if n else None
-    return ScoreSpread(*component, counts, mean)
-
-
-def graded_spreads(spreads: Iterable[ComponentSpread]) -> Iterator[ScoreSpread]:
-    """Yield the spreads to draw; a check that only passes or fails has none."""
-    found = by_component(spread for spread in spreads if spread.kind in GRADING and spread.n)
-    for component in sorted(found, key=lambda component: (component.kind == "check", component)):
-        if component.kind != "check" or not all(spread.binary for spread in found[component]):
-            yield combined_spread(component, found[component])
-
-
-def live_spreads(connection: sqlite3.Connection, run_id: str) -> Iterator[ScoreSpread]:
-    """Yield the same of a run that goes on, from its cells."""
-    rows = connection.execute(
-        "select p.kind, p.name, min(cast(p.score * 10 + 1e-9 as integer), 9), count(*), "
-        "sum(p.score), sum(p.score not in (0, 1)) from cell c "
-        "join component p on p.cell_id = c.id where c.run_id = ?1 and c.side = 'head' "
-        "and p.score is not null and p.kind in ('criterion', 'grader', 'check', 'rubric') "
-        "group by 1, 2, 3 order by p.kind = 'check', p.kind, p.name",
-        (run_id,),
-    )
-    for (kind, name), group in groupby(rows, key=lambda row: row[:2]):
-        bins = [row[2:] for row in group]
-        if kind == "check" and not any(between for *_, between in bins):
-            continue
-        counts = {at: count for at, count, *_ in bins}
-        mean = math.fsum(total for _, _, total, _ in bins) / sum(counts.values())
-        yield ScoreSpread(kind, name, tuple(counts.get(i, 0) for i in range(10)), mean)
-
-
-class ComponentExample(NamedTuple):
-    """An answer that is good or bad in a component."""
-
-    id: str
-    """Of its cell."""
-    case: str
-    model: str
-    repeat: int
-    score: float
-    reason: str
-
-
-def examples_of(
-    connection: sqlite3.Connection,
-    run_id: str,
-    component: ComponentName,
-    *,
-    worst: bool,
-    limit: int,
-) -> list[ComponentExample]:
-    """Return answers with the lowest or highest score in a component, of a run that has ended.
-
-    Only the weakest, or strongest, cases are searched: a run may have a million cells.
-    """
-    order = "worst" if worst else "best"
-    by = "lowest nulls last, composite, case_id" if worst else "composite desc, case_id desc"
-    rows = connection.execute(
-        "select c.id, c.case_id, c.model, c.repeat, p.score, p.reason "
-        f"from (select case_id from rollup_case indexed by rollup_case_{order} "
-        f"where run_id = ? and side = 'head' order by {by} limit ?) k "
-        "cross join cell c on c.run_id = ? and c.case_id = k.case_id and c.side = 'head' "
-        "cross join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
-        f"where p.score is not null order by p.score {'' if worst else 'desc'}, c.case_id, c.model "
-        "limit ?",
-        (run_id, MOST_SEARCHED, run_id, component.kind, component.name, limit),
-    )
-    return [ComponentExample(*row) for row in rows]
+    from collections.abc import Sequence
 
 
 _BATCH = 1000
@@ -265,7 +101,7 @@ def read_cases(
 
 def group_of(case: CaseScore) -> str:
     """Return the unit of a case: its cluster, or the case alone."""
-    return f"cluster {case[5]}" if case[5] is not None else f"case {case[2]}"
+    return scores.unit_of(case[2], case[5])
 
 
 @dataclass(slots=True)
@@ -330,10 +166,10 @@ def by_model(
     """Return cases by their prompt and model."""
     if not several:
         return {cases[0][:2]: cases}
-    found: defaultdict[tuple[str, str], list[CaseScore]] = defaultdict(list)
+    cases_by_variant: defaultdict[tuple[str, str], list[CaseScore]] = defaultdict(list)
     for case in cases:
-        found[case[:2]].append(case)
-    return dict(found)
+        cases_by_variant[case[:2]].append(case)
+    return dict(cases_by_variant)
 
 
 def scores_of(connection: sqlite3.Connection, run_id: str) -> list[VariantScore]:
@@ -344,17 +180,19 @@ def scores_of(connection: sqlite3.Connection, run_id: str) -> list[VariantScore]
     return samples.scored()
 
 
-def interval_json(found: scores.Interval | None) -> dict[str, Any] | None:
+def interval_json(interval: scores.Interval | None) -> dict[str, Any] | None:
     """Return an estimate with its interval as it appears in `--json`."""
-    if found is None:
+    if interval is None:
         return None
-    return {
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "method": found.method,
-    }
+    return estimate_json(interval.estimate, interval.interval, n=interval.n, method=interval.method)
+
+
+def estimate_json(
+    estimate: float | None, interval: scores.Range | None, **more: object
+) -> dict[str, Any]:
+    """Return an estimate with both ends of its interval, and more about it, for `--json`."""
+    low, high = interval or (None, None)
+    return {"estimate": estimate, "low": low, "high": high, **more}
 
 
 def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
@@ -369,10 +207,224 @@ def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
     ).fetchone()
     if graded is not None:
         return ""
-    found = connection.execute(
+    row = connection.execute(
         "select p.kind, p.name, p.reason from cell c join component p on p.cell_id = c.id "
         "where c.run_id = ? and c.status = 'ok' and p.status = 'error' "
         "and p.kind in ('check', 'rubric', 'grader') order by c.rowid limit 1",
         (run_id,),
     ).fetchone()
-    return f"{found[0]} {found[1]}: {found[2]}" if found else ""
+    return f"{row[0]} {row[1]}: {row[2]}" if row else ""
+
+
+class EstimateWithInterval(NamedTuple):
+    """An estimate with its interval, as a table has it."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int
+    method: str | None
+
+    @classmethod
+    def of(cls, interval: Interval | None) -> EstimateWithInterval:
+        """Return an interval as a table has it; without one, all of it is missing."""
+        if interval is None:
+            return NOTHING
+        return cls(interval.estimate, interval.low, interval.high, interval.n, interval.method)
+
+    def as_interval(self) -> Interval | None:
+        """Return the same as an interval; None without a case."""
+        if self.estimate is None or not self.n:
+            return None
+        method = self.method or "no interval was made"
+        return Interval(self.estimate, self.low, self.high, self.n, method)
+
+
+NOTHING = EstimateWithInterval(None, None, None, 0, None)
+
+_TOTALS_COLUMNS = (
+    "cells, ok, malformed, error, blocked, skipped, composite, composite_low, composite_high, "
+    "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, answers, "
+    "bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms, "
+    "missing, composite_worst, composite_best, pass_worst, pass_best, cost_low, cost_high, "
+    "latency_p50_low, latency_p50_high, cut_off"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Scores and costs of a side of a run, or of a prompt with a model in it."""
+
+    prompt: str
+    """Empty, like `model`, for a whole side."""
+    model: str
+    version: str
+    cells: int
+    ok: int
+    malformed: int
+    error: int
+    blocked: int
+    skipped: int
+    composite: EstimateWithInterval
+    pass_rate: EstimateWithInterval
+    answers: int
+    bought: int
+    cost_microusd: int
+    """Of the answers that were bought; judges are apart."""
+    saved_microusd: int
+    tokens_in: int
+    tokens_out: int
+    p50_ms: int | None
+    p95_ms: int | None
+    missing: int
+    composite_worst: float | None
+    """Bounds for any value of the missing answers; None if none is missing."""
+    composite_best: float | None
+    pass_worst: float | None
+    pass_best: float | None
+    cost_low: float | None = None
+    """Interval of the mean cost of an answer, like that of the median latency by cases."""
+    cost_high: float | None = None
+    p50_low: int | None = None
+    p50_high: int | None = None
+    cut_off: int = 0
+    """Of the answers, those that ended at max_tokens."""
+
+    @property
+    def answered(self) -> int:
+        """Cells with an answer, graded or not."""
+        return self.ok + self.malformed + self.blocked
+
+    @property
+    def answer_cost(self) -> EstimateWithInterval:
+        """Mean cost of an answer in micro-dollars."""
+        return EstimateWithInterval(
+            self.answer_cost_microusd, self.cost_low, self.cost_high, self.answers, None
+        )
+
+    @property
+    def median_latency(self) -> EstimateWithInterval:
+        """Median latency in milliseconds."""
+        return EstimateWithInterval(self.p50_ms, self.p50_low, self.p50_high, self.answers, None)
+
+    @property
+    def error_rate(self) -> Interval | None:
+        """Share of the cells that ended in an error; None without cells."""
+        return scores.pass_interval(self.error, self.cells)
+
+    @property
+    def answer_cost_microusd(self) -> float | None:
+        """Mean cost of an answer, reused ones included."""
+        total = self.cost_microusd + self.saved_microusd
+        return total / self.answers if self.answers else None
+
+    @property
+    def answer_tokens(self) -> float | None:
+        """Tokens of an answer on average, with what was sent."""
+        return (self.tokens_in + self.tokens_out) / self.answers if self.answers else None
+
+
+def _totals(row: Sequence[Any]) -> Totals:
+    counts, composite, pass_rate, rest = row[:9], row[9:14], row[14:19], row[19:]
+    return Totals(
+        *counts, EstimateWithInterval(*composite), EstimateWithInterval(*pass_rate), *rest
+    )  # type: ignore[call-arg]  # as they were selected
+
+
+def totals_of_run(connection: sqlite3.Connection, run_id: str, side: str = "head") -> Totals | None:
+    """Return the totals of a side of a run; None before it ended."""
+    row = connection.execute(
+        f"select '', '', '', {_TOTALS_COLUMNS} from rollup_run where run_id = ? and side = ?",
+        (run_id, side),
+    ).fetchone()
+    return None if row is None else _totals(row)
+
+
+def totals_by_model(
+    connection: sqlite3.Connection, run_id: str, side: str = "head"
+) -> list[Totals]:
+    """Return the totals of each prompt with each model of a side of a run."""
+    rows = connection.execute(
+        f"select prompt, model, version, {_TOTALS_COLUMNS} from rollup_model "
+        "where run_id = ? and side = ? order by prompt, model",
+        (run_id, side),
+    )
+    return [_totals(row) for row in rows]
+
+
+def all_totals(connection: sqlite3.Connection, run_id: str) -> tuple[Totals, ...]:
+    """Return the totals of the head, then those of each prompt with each model of it."""
+    whole = totals_of_run(connection, run_id)
+    return (*(() if whole is None else (whole,)), *totals_by_model(connection, run_id))
+
+
+def stored_variant_scores(connection: sqlite3.Connection, run_id: str) -> list[VariantScore] | None:
+    """Return the scores as they were written when the run ended; None if that is not all there."""
+    whole, *models = all_totals(connection, run_id) or (None,)
+    if whole is None or whole.model or not models:
+        return None  # a table of them is gone
+    rows = [whole, *(totals for totals in models if totals.answered)]
+    estimates = [estimate for row in rows for estimate in (row.composite, row.pass_rate)]
+    if any(estimate.n and estimate.method is None for estimate in estimates):
+        return None
+    return [
+        VariantScore(
+            row.prompt,
+            row.model,
+            row.composite.as_interval(),
+            row.pass_rate.as_interval(),
+            p50_ms=row.p50_ms,
+            p95_ms=row.p95_ms,
+        )
+        for row in rows
+    ]
+
+
+def with_latencies(
+    connection: sqlite3.Connection, run_id: str, score: VariantScore
+) -> VariantScore:
+    """Return scores with how long the answers took, each once."""
+    where = f"c.run_id = ? and c.side = 'head' and {store_answers.TIMED}"
+    where += " and c.prompt = ? and c.model = ?" if score.model else ""
+    rows = connection.execute(
+        "select latency_ms, count(*) from (select distinct a.attempt, a.latency_ms from cell c "
+        f"join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no where "
+        f"{where}) "
+        "group by latency_ms order by latency_ms",
+        (run_id, score.prompt, score.model) if score.model else (run_id,),
+    )
+    p50, p95 = typical(rows.fetchall())
+    return replace(score, p50_ms=p50, p95_ms=p95)
+
+
+def with_cost(score: VariantScore, costs: dict[tuple[str, str], int]) -> VariantScore:
+    """Return scores with what the answers cost."""
+    cost = costs.get((score.prompt, score.model), 0) if score.model else sum(costs.values())
+    return replace(score, cost_microusd=cost)
+
+
+# Sorting cells by prompt and model takes most of the time, so it is left out where a side has but
+# one of them: an index has its cells by case already.
+P95_FROM = 60
+"""Answers below which there is no 95th percentile."""
+
+
+def _at_rank(counted: Sequence[tuple[int, int]], rank: int) -> int | None:
+    below = 0
+    for value, times in counted:
+        below += times
+        if below >= rank:
+            return value
+    return None
+
+
+def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]:
+    """Return the median and the 95th percentile of values, given in order with their counts."""
+    count = sum(times for _, times in counted)
+    p95 = _ranked(counted, 95, count) if count >= P95_FROM else None
+    return _ranked(counted, 50, count), p95
+
+
+def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
+    """Return the smallest value that a percentage of values does not exceed."""
+    return _at_rank(counted, -(-count * percent // 100))

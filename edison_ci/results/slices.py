@@ -10,22 +10,32 @@ from collections import Counter, defaultdict
 from dataclasses import astuple, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import case_facts
 from edison_ci.numeric import mean
 from edison_ci.records import Side
-from edison_ci.results.scores import component_spreads, group_of, read_cases, spread_of
-from edison_ci.stats import correction, intervals
+from edison_ci.results.components import component_spreads
+from edison_ci.results.scores import (
+    EstimateWithInterval,
+    Totals,
+    all_totals,
+    group_of,
+    read_cases,
+    spread_of,
+)
+from edison_ci.stats import intervals
 from edison_ci.stats import slices as stat_slices
+from edison_ci.stats import verdicts as stat_verdicts
+from edison_ci.stats.scores import unit_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-    from edison_ci.results.scores import CaseScore, ComponentSpread, Spread
-    from edison_ci.stats.scores import Interval
+    from edison_ci.results.components import ComponentSpread
+    from edison_ci.results.scores import CaseScore, Spread
 
 
 SOME = (2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
@@ -56,9 +66,9 @@ def reliability_of(connection: sqlite3.Connection, run_id: str) -> list[Reliabil
         "group by case_id, prompt, model order by case_id",
         (run_id,),
     )
-    for case, found in groupby(rows, key=itemgetter(0)):
-        same = list(found)
-        group = f"case {case}" if same[0][1] is None else f"cluster {same[0][1]}"
+    for case, case_rows in groupby(rows, key=itemgetter(0)):
+        same = list(case_rows)
+        group = unit_of(case, same[0][1])
         for k in ks:
             _add(sums, group, k, [row[2:] for row in same])
     several = len({key[:2] for key in sums}) > 2
@@ -83,8 +93,8 @@ def _add(
         if every is None or some is None:
             continue  # it has fewer repeats
         values.append((every, some))
-        for sample, one in zip(sums[prompt, model, k], (every, some), strict=True):
-            sample.add(one, group)
+        for sample, share in zip(sums[prompt, model, k], (every, some), strict=True):
+            sample.add(share, group)
     if values:
         for place, sample in enumerate(sums["", "", k]):
             sample.add(mean([value[place] for value in values]), group)
@@ -150,37 +160,39 @@ class Slices:
 
     def take(self, cases: Sequence[CaseScore]) -> None:
         """Add cases; one without facts belongs to no slice."""
-        known = self._known
+        slices_by_facts = self._known
         for case in cases:
             if case[8] is None:
                 continue
             facts = (*case[:2], *case[6:])
-            slices = known.get(facts)
+            slices = slices_by_facts.get(facts)
             if slices is None:
-                slices = known[facts] = self._of(case)
-            for one in slices:
-                one.waiting.append(case)
-        for one in self._slices.values():
-            one.count()
-        if len(known) > _MOST_KNOWN:
-            known.clear()
+                slices = slices_by_facts[facts] = self._of(case)
+            for part in slices:
+                part.waiting.append(case)
+        for part in self._slices.values():
+            part.count()
+        if len(slices_by_facts) > _MOST_KNOWN:
+            slices_by_facts.clear()
 
     def _of(self, case: CaseScore) -> list[_Slice]:
         """Return the slices that a case belongs to."""
-        found = []
+        slices = []
         for slice_, value in (("", ""), *_values(case, self._tags)):
             key = (case[0], case[1], slice_, value)
             if key not in self._slices:
                 self._slices[key] = _Slice.empty(clustered=self._spread.clustered)
-            found.append(self._slices[key])
-        return found
+            slices.append(self._slices[key])
+        return slices
 
     def slices(self) -> list[Slice]:
         """Return the slices, marked where they stand out (STATS 8)."""
-        each = {key: one for key, one in self._slices.items() if key[0]}
-        every = {key: one for key, one in self._slices.items() if not key[0]}
-        overall = [(key[2:], one) for key, one in (every or each).items() if key[2]]
-        return [_slice(("", "", *kind), one) for kind, one in overall] + _compare_with_rest(each)
+        by_variant = {key: part for key, part in self._slices.items() if key[0]}
+        every = {key: part for key, part in self._slices.items() if not key[0]}
+        overall = [(key[2:], part) for key, part in (every or by_variant).items() if key[2]]
+        return [_slice(("", "", *kind), part) for kind, part in overall] + _compare_with_rest(
+            by_variant
+        )
 
 
 def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
@@ -191,11 +203,11 @@ def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
     return slices.slices()
 
 
-def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
+def _values(case: CaseScore, tags_counted: set[str]) -> Iterator[tuple[str, str]]:
     tags, difficulty, kind, words = case[6:]
     mine = json.loads(str(tags))
     for tag in mine or [case_facts.NONE]:
-        if tag in known or not mine:
+        if tag in tags_counted or not mine:
             yield "tag", tag
     yield "difficulty", case_facts.level_of(None if difficulty is None else int(difficulty))
     yield "kind", str(kind)
@@ -204,13 +216,13 @@ def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
 
 def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, frozenset[str]]:
     """Return the cases of each tag, of the most frequent ones, and those without a tag."""
-    known, found = _tags(connection, run_id), defaultdict[str, set[str]](set)
+    tags_counted, cases = _tags(connection, run_id), defaultdict[str, set[str]](set)
     rows = connection.execute("select case_id, tags from run_case where run_id = ?", (run_id,))
     for case, tags in rows:
         for tag in json.loads(tags) or [case_facts.NONE]:
-            if tag in known or tag == case_facts.NONE:
-                found[tag].add(case)
-    return {tag: frozenset(found[tag]) for tag in sorted(found)}
+            if tag in tags_counted or tag == case_facts.NONE:
+                cases[tag].add(case)
+    return {tag: frozenset(cases[tag]) for tag in sorted(cases)}
 
 
 def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:
@@ -224,7 +236,7 @@ def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:
 
 def _compare_with_rest(slices: dict[_Key, _Slice]) -> list[Slice]:
     """Compare each slice with the other cases of the same prompt and model."""
-    found, tests = [], dict[_Key, float]()
+    compared, tests = [], dict[_Key, float]()
     values = Counter(key[:3] for key in slices)
     for key, part in slices.items():
         if not key[2]:
@@ -234,14 +246,14 @@ def _compare_with_rest(slices: dict[_Key, _Slice]) -> list[Slice]:
         apart = part.composites.moments.n and rest.n
         difference = part.composites.moments.mean - rest.mean if apart else None
         test = stat_slices.against_rest(*part.composites.apart_from(whole))
-        found.append((_question(key, values), replace(_slice(key, part), difference=difference)))
+        compared.append((_question(key, values), replace(_slice(key, part), difference=difference)))
         if test is not None:
-            tests[found[-1][0]] = test.p
-    adjusted = correction.benjamini_hochberg(list(tests.values()))
+            tests[compared[-1][0]] = test.p
+    adjusted = stat_verdicts.benjamini_hochberg(list(tests.values()))
     verdicts = dict(zip(tests, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
     return [
-        _with_test(one, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3])
-        for q, one in found
+        _with_test(slice_, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3])
+        for q, slice_ in compared
     ]
 
 
@@ -252,39 +264,22 @@ def _question(key: _Key, values: Counter[tuple[str, str, str]]) -> _Key:
 
 
 def _with_test(
-    one: Slice, p: float | None, verdict: tuple[float, bool] | None, family: int, *, once: bool
+    part: Slice, p: float | None, verdict: tuple[float, bool] | None, family: int, *, once: bool
 ) -> Slice:
     """Return a part with its test; where two are one comparison, only the weaker stands out."""
     if verdict is None:
-        return replace(one, family=family)
+        return replace(part, family=family)
     adjusted, stands_out = verdict
     if once:
-        stands_out = stands_out and (one.difference or 0.0) < 0
-    return replace(one, p=p, p_adjusted=adjusted, stands_out=stands_out, family=family)
+        stands_out = stands_out and (part.difference or 0.0) < 0
+    return replace(part, p=p, p_adjusted=adjusted, stands_out=stands_out, family=family)
 
 
 def _slice(key: _Key, part: _Slice) -> Slice:
     composite, rate = part.composites.interval(), part.passes.rate()
-    return Slice(*key, part.cases, _estimate(composite), _estimate(rate))
-
-
-def _estimate(found: Interval | None) -> EstimateWithInterval:
-    if found is None:
-        return NOTHING
-    return EstimateWithInterval(found.estimate, found.low, found.high, found.n, found.method)
-
-
-class EstimateWithInterval(NamedTuple):
-    """An estimate with its interval, as a table has it."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    n: int
-    method: str | None
-
-
-NOTHING = EstimateWithInterval(None, None, None, 0, None)
+    return Slice(
+        *key, part.cases, EstimateWithInterval.of(composite), EstimateWithInterval.of(rate)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,41 +333,14 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Bounds of the score of a prompt with a model, for any value of the missing answers."""
-
-    prompt: str
-    model: str
-    missing: int
-    composite_worst: float | None
-    composite_best: float | None
-    pass_worst: float | None
-    pass_best: float | None
-
-
-class CellCounts(NamedTuple):
-    """How the cells of a prompt with a model ended."""
-
-    prompt: str
-    model: str
-    cells: int
-    ok: int
-    malformed: int
-    error: int
-    blocked: int
-    skipped: int
-
-
-@dataclass(frozen=True, slots=True)
 class Breakdown:
     """All of it."""
 
     slices: tuple[Slice, ...] = ()
     reliability: tuple[Reliability, ...] = ()
-    bounds: tuple[Bounds, ...] = ()
-    """Only of those that miss something."""
     components: tuple[ComponentSpread, ...] = ()
-    counts: tuple[CellCounts, ...] = ()
+    totals: tuple[Totals, ...] = ()
+    """Of the run, with an empty prompt and model, then of each prompt with each model."""
 
 
 def write_slices(connection: sqlite3.Connection, run_id: str, slices: Iterable[Slice]) -> None:
@@ -384,12 +352,12 @@ def write_slices(connection: sqlite3.Connection, run_id: str, slices: Iterable[S
             (
                 run_id,
                 Side.HEAD,
-                *(each.prompt, each.model, each.dimension, each.value, each.cases),
-                *each.composite,
-                *each.pass_rate,
-                *(each.difference, each.p, each.p_adjusted, each.family, each.stands_out),
+                *(part.prompt, part.model, part.dimension, part.value, part.cases),
+                *part.composite,
+                *part.pass_rate,
+                *(part.difference, part.p, part.p_adjusted, part.family, part.stands_out),
             )
-            for each in slices
+            for part in slices
         ],
     )
 
@@ -401,7 +369,7 @@ def write_reliability(
     connection.execute("delete from rollup_reliability where run_id = ?", (run_id,))
     connection.executemany(
         f"insert into rollup_reliability values ({', '.join('?' * 13)})",
-        [(run_id, Side.HEAD, *astuple(each)) for each in rows],
+        [(run_id, Side.HEAD, *astuple(row)) for row in rows],
     )
 
 
@@ -452,9 +420,6 @@ from b where {table}.run_id = :run and {same} and b.missing > 0
 """
 
 
-# --- reading it back ------------------------------------------------------------------------------
-
-
 def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
     """Return what was written when the run ended; nothing of a run that has not."""
     return Breakdown(
@@ -468,31 +433,8 @@ def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
                 (run_id,),
             )
         ),
-        bounds_of(connection, run_id),
         component_spreads(connection, run_id),
-        counts_of(connection, run_id),
-    )
-
-
-def bounds_of(connection: sqlite3.Connection, run_id: str) -> tuple[Bounds, ...]:
-    """Return the bounds of scores where answers are missing."""
-    columns = "missing, composite_worst, composite_best, pass_worst, pass_best"
-    query = f"{_both(columns)} where missing > 0 order by prompt, model"
-    return tuple(Bounds(*row) for row in connection.execute(query, {"run": run_id}))
-
-
-def counts_of(connection: sqlite3.Connection, run_id: str) -> tuple[CellCounts, ...]:
-    """Return how the cells of a run, and of each of its models, ended."""
-    query = f"{_both('cells, ok, malformed, error, blocked, skipped')} order by prompt, model"
-    return tuple(CellCounts(*row) for row in connection.execute(query, {"run": run_id}))
-
-
-def _both(columns: str) -> str:
-    """Return the query of columns that a run and each of its models have."""
-    return (
-        f"select * from (select '' as prompt, '' as model, {columns} from rollup_run "
-        f"where run_id = :run and side = 'head' union all select prompt, model, {columns} "
-        "from rollup_model where run_id = :run and side = 'head')"
+        all_totals(connection, run_id),
     )
 
 
@@ -504,12 +446,12 @@ def _slices(connection: sqlite3.Connection, run_id: str) -> tuple[Slice, ...]:
         "where run_id = ? and side = 'head' order by prompt, model, dimension, cases desc, value",
         (run_id,),
     )
-    found = []
+    slices = []
     for prompt, model, slice_, value, cases, *numbers in rows:
         composite, rate = EstimateWithInterval(*numbers[:5]), EstimateWithInterval(*numbers[5:10])
         difference, p, p_adjusted, family, stands_out = numbers[10:]
-        one = Slice(prompt, model, slice_, value, cases, composite, rate, difference, p)
-        found.append(
-            replace(one, p_adjusted=p_adjusted, family=family, stands_out=bool(stands_out))
+        part = Slice(prompt, model, slice_, value, cases, composite, rate, difference, p)
+        slices.append(
+            replace(part, p_adjusted=p_adjusted, family=family, stands_out=bool(stands_out))
         )
-    return tuple(found)
+    return tuple(slices)

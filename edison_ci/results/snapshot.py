@@ -10,17 +10,58 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
+from dataclasses import field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config import screens
 from edison_ci.records import BaselineDoubt, Side
-from edison_ci.store.runs import NO_OUTPUTS, NO_STRANGER, NO_TRIAL, PRODUCTION, find_run
+from edison_ci.store.runs import (
+    IMPORT,
+    IMPORTED_ANSWERS,
+    NO_OUTPUTS,
+    NO_STRANGER,
+    NO_TRIAL,
+    PRODUCTION,
+    find_run,
+)
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.store.runs import Run
+
+
+_ELSEWHERE = frozenset({IMPORT, *IMPORTED_ANSWERS, "replay", "refine"})
+"""Triggers of runs that `edison run` on the files of their commit does not repeat."""
+_SHORT = 12
+
+
+def run_commands(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return the commands that repeat runs; runs with the same options are one command."""
+    names_by_options: dict[tuple[str, ...], dict[str, None]] = {}
+    for run in runs:
+        if run.trigger not in _ELSEWHERE and not command_line_of(run).get("regrade"):
+            names_by_options.setdefault(tuple(_options(run)), {})[run.experiment] = None
+    return tuple(
+        shlex.join(["edison", "run", *names, *options])
+        for options, names in names_by_options.items()
+    )
+
+
+def _options(run: Run) -> Iterator[str]:
+    if run.base_commit is not None:
+        yield from ("--against", run.base_commit[:_SHORT])
+    chosen = command_line_of(run).get("selection") or {}
+    for option, key in (("--model", "models"), ("--case", "cases"), ("--tag", "tags")):
+        for value in chosen.get(key) or ():
+            yield from (option, str(value))
+    for option in ("limit", "repeats", "shard"):
+        if chosen.get(option) is not None:
+            yield from (f"--{option}", str(chosen[option]))
 
 
 # Scores are comparable only if the same checks, rubric, judges, graders and screens gave them. Here
@@ -89,6 +130,8 @@ def _is_generating_model(value: Any) -> bool:
     )
 
 
+MEASURED = "complete = 1 and status = 'COMPLETED'"
+"""SQL of a run that was measured to its end."""
 MOST_RUNS = 200
 """Number of newest complete runs that are searched for further versions and models."""
 
@@ -106,31 +149,47 @@ def complete_runs(
     Runs of imported outputs are left out, and without `strangers` runs that came from elsewhere
     without a trusted signature.
     """
+    where = f"{MEASURED} and {NO_OUTPUTS}"
+    where += "" if trials else f" and {NO_TRIAL}"
+    where += "" if strangers else f" and {NO_STRANGER}"
+    return runs_where(connection, f"experiment = ? and {where}", (experiment,), most=most)
+
+
+def newest_ids(
+    connection: sqlite3.Connection,
+    where: str,
+    values: Sequence[object] = (),
+    *,
+    most: int = 1,
+    first: str = "",
+) -> list[str]:
+    """Return the runs that fulfil a condition, newest first; `first` is what to sort by before."""
     rows = connection.execute(
-        "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
-        f"and {NO_OUTPUTS} {'' if trials else f'and {NO_TRIAL} '}"
-        f"{'' if strangers else f'and {NO_STRANGER} '}"
-        "order by created_at desc, rowid desc limit ?",
-        (experiment, most),
+        f"select id from run where {where} order by {first} created_at desc, rowid desc limit ?",
+        (*values, most),
     )
-    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+    return [run_id for (run_id,) in rows.fetchall()]
+
+
+def runs_where(
+    connection: sqlite3.Connection, where: str, values: Sequence[object] = (), *, most: int = 1
+) -> list[Run]:
+    """Return the runs that fulfil a condition, newest first."""
+    return [
+        find_run(connection, run_id) for run_id in newest_ids(connection, where, values, most=most)
+    ]
 
 
 def production_runs(connection: sqlite3.Connection, experiment: str, most: int) -> list[Run]:
     """Return the complete runs that graded samples of production, newest first."""
-    rows = connection.execute(
-        "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
-        f"and trigger = '{PRODUCTION}' order by created_at desc, rowid desc limit ?",
-        (experiment, most),
-    )
-    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+    where = f"experiment = ? and {MEASURED} and trigger = '{PRODUCTION}'"
+    return runs_where(connection, where, (experiment,), most=most)
 
 
 def measured_experiments(connection: sqlite3.Connection) -> list[str]:
     """Return the experiments that have a complete run, by name."""
     rows = connection.execute(
-        "select distinct experiment from run where complete = 1 and status = 'COMPLETED' "
-        f"and {NO_OUTPUTS} order by 1"
+        f"select distinct experiment from run where {MEASURED} and {NO_OUTPUTS} order by 1"
     )
     return [name for (name,) in rows]
 
@@ -160,8 +219,8 @@ def _experiment(kept: dict[str, Any]) -> dict[str, Any]:
 def _grading(kept: dict[str, Any]) -> dict[str, Any]:
     experiment = _experiment(kept)
     used = {key: experiment.get(key) for key in _GRADING_KEYS}
-    said = set(_texts(used))
-    found: dict[str, Any] = {"experiment": used}
+    texts = set(_texts(used))
+    grading: dict[str, Any] = {"experiment": used}
     for place, part in kept.items():
         if place in _NEVER or place.startswith(_NOT_AT_THE_START) or part is experiment:
             continue
@@ -169,16 +228,16 @@ def _grading(kept: dict[str, Any]) -> dict[str, Any]:
             continue
         _, sign, model = place.rpartition(": ")
         if sign and isinstance(part, list):  # a model of the registry, by name
-            if model in said:
-                found[place] = part
+            if model in texts:
+                grading[place] = part
         elif isinstance(part, str):  # the digest of a file
-            if place.startswith("judges/") or any(place in text for text in said):
-                found[place] = part
+            if place.startswith("judges/") or any(place in text for text in texts):
+                grading[place] = part
         elif isinstance(part, dict) and "criteria" in part:  # a rubric, its approval left out
-            found[place] = {key: value for key, value in part.items() if key != "calibration"}
+            grading[place] = {key: value for key, value in part.items() if key != "calibration"}
         else:
-            found[place] = part
-    return found
+            grading[place] = part
+    return grading
 
 
 def _is_experiment(part: object) -> bool:
@@ -196,7 +255,6 @@ def _texts(value: Any) -> list[str]:
 UNDECIDED = "Its gates do not decide: `edison runs merge` puts all shards together and decides."
 """Sentence on the gates of a shard."""
 
-
 _ORIGIN = {
     **dict.fromkeys(("file", "sha256"), str),
     **dict.fromkeys(("answers", "without_cost", "without_latency"), int),
@@ -208,10 +266,15 @@ _ORIGIN = {
 def snapshot_of(run: Run) -> dict[str, Any]:
     """Return the snapshot of a run: the content of its files when it was planned."""
     try:
-        found = json.loads(run.snapshot)
+        snapshot = json.loads(run.snapshot)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return snapshot if isinstance(snapshot, dict) else {}
+
+
+def command_line_of(run: Run) -> dict[str, Any]:
+    """Return what a run was started with: its options, base and origin."""
+    return _dict(snapshot_of(run).get("command line"))
 
 
 def is_redacted(run: Run) -> bool:
@@ -228,13 +291,13 @@ def screens_of(run: Run) -> tuple[str, ...]:
     """Return the safety screens that a run had on, in the order of the file format."""
     safety = _dict(_experiment(snapshot_of(run)).get("safety"))
     inputs = _dict(safety.get("inputs"))
-    told = safety | {f"input_{kind}": value for kind, value in inputs.items()}
-    return tuple(kind for kind in screens.SAFETY_KINDS if _screens(told.get(kind)))
+    settings = safety | {f"input_{kind}": value for kind, value in inputs.items()}
+    return tuple(kind for kind in screens.SAFETY_KINDS if _screens(settings.get(kind)))
 
 
-def _screens(told: object) -> bool:
+def _screens(setting: object) -> bool:
     """Whether a screen looks for anything: it is an action, or has one."""
-    actions = (told, _dict(told).get("action"), *_dict(_dict(told).get("kinds")).values())
+    actions = (setting, _dict(setting).get("action"), *_dict(_dict(setting).get("kinds")).values())
     return any(isinstance(action, str) and action != "off" for action in actions)
 
 
@@ -244,7 +307,7 @@ def _dict(value: object) -> dict[str, Any]:
 
 def base_reference_of(run: Run) -> dict[str, Any]:
     """Return the stored reference to the base of a run; empty without one."""
-    against = snapshot_of(run).get("command line", {}).get("against")
+    against = command_line_of(run).get("against")
     return against if isinstance(against, dict) else {}
 
 
@@ -255,24 +318,24 @@ def eval_suite_of(run: Run) -> str:
 
 def push_of(run: Run) -> int | None:
     """Return which push of its pull request a run measured; 1 outside of one, None if unknown."""
-    push = snapshot_of(run).get("command line", {}).get("push", 1)
+    push = command_line_of(run).get("push", 1)
     return int(push) if push is not None else None
 
 
 def outside_models_of(run: Run) -> frozenset[str]:
     """Return the models of a run that its experiment does not list; gates do not count them."""
-    return frozenset(map(str, snapshot_of(run).get("command line", {}).get("outside", ())))
+    return frozenset(map(str, command_line_of(run).get("outside", ())))
 
 
 def doubts_of(run: Run) -> tuple[BaselineDoubt, ...]:
     """Return the reasons for which a run was inconclusive at best."""
-    kept = snapshot_of(run).get("command line", {})
+    kept = command_line_of(run)
     return (*doubts_in(kept.get("against") or {}), *doubts_in(kept))
 
 
 def doubts_in(kept: Mapping[str, Any]) -> tuple[BaselineDoubt, ...]:
     """Return the doubts in a stored base reference or command line."""
-    return tuple(BaselineDoubt(*map(str, each)) for each in kept.get("doubts", ()))
+    return tuple(BaselineDoubt(*map(str, doubt)) for doubt in kept.get("doubts", ()))
 
 
 def outputs_of(run: Run) -> dict[str, Any] | None:
@@ -280,7 +343,7 @@ def outputs_of(run: Run) -> dict[str, Any] | None:
 
     That is file, sha256, answers, without_cost, without_latency, and the models and prompts.
     """
-    kept = snapshot_of(run).get("command line", {}).get("outputs")
+    kept = command_line_of(run).get("outputs")
     if not isinstance(kept, dict):
         return None
     # A bundle may have any snapshot.
@@ -291,10 +354,7 @@ def outputs_of(run: Run) -> dict[str, Any] | None:
 
 def objective_of(run: Run) -> str:
     """Return the objective of the experiment when a run was planned."""
-    for part in snapshot_of(run).values():
-        if isinstance(part, dict) and part.get("experiment") == run.experiment:
-            return str(part.get("objective") or "")
-    return ""
+    return str(experiment_in(snapshot_of(run), run.experiment).get("objective") or "")
 
 
 # A comparison with a changed eval suite has two runs, and a pull request may touch several
@@ -320,23 +380,19 @@ def runs_of_change(connection: sqlite3.Connection, run: Run) -> list[Run]:
 
     A run on uncommitted files stands alone: its change is not known.
     """
-    found = {run.experiment: run}
+    runs = {run.experiment: run}
     if run.commit_id is not None:
         for other in _before(connection, run):
             alike = (other.commit_id, other.base_commit) == (run.commit_id, run.base_commit)
             if alike and eval_suite_of(other) == Side.HEAD:
-                found.setdefault(other.experiment, other)
-    return [found[name] for name in sorted(found)]
+                runs.setdefault(other.experiment, other)
+    return [runs[name] for name in sorted(runs)]
 
 
 def _before(connection: sqlite3.Connection, run: Run) -> list[Run]:
     """Return the runs that were started before this one, newest first."""
-    rows = connection.execute(
-        "select id from run where (created_at, rowid) < (select created_at, rowid from run "
-        "where id = ?) order by created_at desc, rowid desc limit ?",
-        (run.id, _MOST_EARLIER),
-    )
-    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+    where = "(created_at, rowid) < (select created_at, rowid from run where id = ?)"
+    return runs_where(connection, where, (run.id,), most=_MOST_EARLIER)
 
 
 class SuiteChange(NamedTuple):
@@ -367,17 +423,17 @@ def suite_changes(
 
     `companion` is the run on the base's eval suite; without it only the names of files are known.
     """
-    found: list[SuiteChange] = []
+    changes: list[SuiteChange] = []
     if companion is not None:
         old, new = _eval_suite(companion), _eval_suite(run)
-        found += _cases(connection, companion, run)
+        changes += _cases(connection, companion, run)
         for place in sorted({*old, *new}):
-            found += _differing(place, old.get(place), new.get(place))
-    listed = [change.place for change in found]
+            changes += _differing(place, old.get(place), new.get(place))
+    listed = [change.place for change in changes]
     for place in map(str, base_reference_of(run).get("changed", ())):
-        if not any(each.startswith(place) for each in listed):
-            found.append(SuiteChange(place, "as it was", "edited"))
-    return tuple(found)
+        if not any(listed_place.startswith(place) for listed_place in listed):
+            changes.append(SuiteChange(place, "as it was", "edited"))
+    return tuple(changes)
 
 
 def _eval_suite(run: Run) -> dict[str, Any]:
@@ -386,18 +442,18 @@ def _eval_suite(run: Run) -> dict[str, Any]:
         if place == "command line" or place.startswith("base: ") or _is_measured(value):
             continue
         if isinstance(value, dict) and value.get("experiment") == run.experiment:
-            value = {key: each for key, each in value.items() if key not in _VARIANT_KEYS}
+            value = {key: item for key, item in value.items() if key not in _VARIANT_KEYS}
         suite[place] = value
     return suite
 
 
 def _is_measured(value: Any) -> bool:
     """Whether an entry is a prompt or a generating model, and so not part of the eval suite."""
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    first, second = value
-    version = isinstance(first, str) and _DIGEST.fullmatch(first) is not None
-    return (version and isinstance(second, str)) or (isinstance(first, dict) and second is None)
+    if _is_generating_model(value):
+        return True
+    version = value[0] if isinstance(value, list) and len(value) == 2 else None
+    digest = isinstance(version, str) and _DIGEST.fullmatch(version) is not None
+    return digest and isinstance(value[1], str)
 
 
 def _differing(
@@ -429,7 +485,7 @@ def _short(value: Any) -> str:
         return f"{100 * float(value['value']):g}{'%' if value['relative'] else 'pp'}"
     if isinstance(value, str):
         text = value[:8] if _DIGEST.fullmatch(value) else value
-    elif isinstance(value, list) and any(isinstance(each, list | dict) for each in value):
+    elif isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
         return f"{len(value):,} entries" if len(value) != 1 else "1 entry"
     else:
         text = json.dumps(value, ensure_ascii=False)
@@ -453,3 +509,32 @@ def _cases(connection: sqlite3.Connection, before: Run, after: Run) -> Iterator[
         words = [f"{n:,} {word}" for n, word in ((removed, "removed"), (added, "added"),
                                                 (edited, "edited")) if n]  # fmt: skip
         yield SuiteChange("cases", f"{was:,}", f"{now:,} ({', '.join(words)})")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of the experiment, as paths in the project."""
+
+    experiment: str = ""
+    models: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Paths by the ids of prompts."""
+
+
+def files_of(run: Run) -> Files:
+    """Return the files of the experiment of a run."""
+    snapshot = snapshot_of(run)
+    place, written = _written_experiment(snapshot, run.experiment)
+    if not place:
+        return Files()
+    paths = [str(path) for path in written.get("prompts", ())]
+    models = (
+        name.partition(": ")[0]
+        for name, value in snapshot.items()
+        if not name.startswith("base: ") and _is_model(name, value)
+    )
+    return Files(place, next(models, ""), {PurePosixPath(path).stem: path for path in paths})
+
+
+def _is_model(place: str, value: Any) -> bool:
+    return ": " in place and isinstance(value, list) and bool(value) and isinstance(value[0], dict)

@@ -1,7 +1,9 @@
-"""What was spent, on what, and how sure that is.
+"""What was spent, on what, and how sure that is; and what stored answers would cost now.
 
 Amounts come from the attempts, which are booked before a call is sent: what was billed, what had to
-be estimated because a provider named no usage, and what calls of unknown fate may have cost.
+be estimated because a provider named no usage, and what calls of unknown fate may have cost. An
+answer keeps the cost that was paid for it, but models are compared by what their calls cost now,
+and reuse saves what the call would cost now.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results import current_prices
+from edison_ci.records import Completion, Side
+from edison_ci.results.snapshot import newest_ids, snapshot_of
 from edison_ci.store import answers
 from edison_ci.store.origins import MADE_HERE
 from edison_ci.store.runs import NO_TRIAL, find_run
@@ -20,9 +23,83 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
+    from edison_ci.config.load import Project
     from edison_ci.config.prices import Price
-    from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.store.runs import Run
+
+
+class ModelTest(NamedTuple):
+    """The newest short call that tested a model."""
+
+    time: str
+    ok: bool
+    error: str
+    """Kind of the failure; empty if there was none."""
+    latency_ms: int | None
+
+
+class ModelUse(NamedTuple):
+    """Calls of a model in finished runs."""
+
+    last_day: str
+    calls: int
+    cost_microusd: int
+
+
+def last_tests(connection: sqlite3.Connection) -> dict[str, ModelTest]:
+    """Return the newest test of each model that was sent, by its name in models.yaml."""
+    rows = connection.execute(
+        "select t.model, coalesce(t.done_at, t.sent_at), t.state = 'settled', t.error, "
+        "a.latency_ms from attempt t left join answer a on a.attempt = t.id "
+        "where t.run_id >= 'test-' and t.run_id < 'test.' order by t.id"
+    )
+    return {
+        model: ModelTest(time, bool(ok), str(error or "").partition(":")[0], latency)
+        for model, time, ok, error, latency in rows
+    }
+
+
+def uses_since(connection: sqlite3.Connection, since: str) -> dict[str, ModelUse]:
+    """Return what each model was called for in finished runs since a day."""
+    rows = connection.execute(
+        "select model, max(day), sum(calls), sum(cost_microusd) from rollup_spending "
+        f"where day >= ? and {MADE_HERE} group by model",
+        (since,),
+    )
+    return {model: ModelUse(*use) for model, *use in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPrices:
+    """The prices in models.yaml and the price table of a project."""
+
+    project: Project
+
+    def price_of(self, run: Run, side: str, configuration: str) -> Price | None:
+        """Return the current price of a model as it was in a run.
+
+        None if models.yaml has no such model any more, or another one of that name, or no price.
+        """
+        name = configuration.partition("[")[0]
+        model = self.project.models.get(name)
+        mark = "" if side == Side.HEAD else f"{side}: "
+        kept = snapshot_of(run).get(f"{mark}{self.project.file.paths.models}: {name}")
+        if model is None or not isinstance(kept, list) or kept[:1] != [model.identity()]:
+            return None
+        return self.project.prices.price_of(model)
+
+
+def cost_now(
+    price: Price | None, tokens: tuple[int | None, int | None, int], paid_microusd: int
+) -> int:
+    """Return the cost of an answer at a price, in micro-dollars; what was paid without one.
+
+    `tokens` are input, output, and the input that was read from the cache of the provider.
+    """
+    read, written, cached = tokens
+    if price is None or read is None or written is None:
+        return paid_microusd
+    return price.charge(Completion("", tokens_in=read, tokens_out=written, cached_in=cached))
 
 
 # Each call is one row among tens of thousands, so they are read once when a run ends: for what
@@ -128,11 +205,11 @@ def _costs_by_variant(
     if calls != sum(row[3] for row in bought) or not _is_plain(connection, run_id, bought):
         return costs_of(connection, run_id)
     # Cells rest on every call for an answer, so the cells themselves need not be searched.
-    found = {(prompt, model): paid for prompt, model, paid, *_ in bought}
+    costs = {(prompt, model): paid for prompt, model, paid, *_ in bought}
     others = [row for row in rows if row[_PHASE] not in _ANSWERING]
     if any(row[_TRIES] > row[_RELEASED] for row in others):
-        found["", ""] = sum(row[_PAID] for row in others)
-    return found
+        costs["", ""] = sum(row[_PAID] for row in others)
+    return costs
 
 
 def _is_plain(connection: sqlite3.Connection, run_id: str, bought: list[_Row]) -> bool:
@@ -213,7 +290,6 @@ _KEYS: dict[By, str] = {
     "phase": "t.phase",
 }
 
-
 _NOTHING = (0,) * 12
 
 
@@ -256,11 +332,11 @@ _SUMMED = tuple(field.name for field in fields(SpendingRow) if field.name != "ke
 
 def sum_rows(key: str, rows: Iterable[SpendingRow]) -> SpendingRow:
     """Return rows as one; what was saved is not known if that of all is not."""
-    found = [*rows]
-    values = {name: [getattr(row, name) for row in found] for name in _SUMMED}
+    parts = [*rows]
+    values = {name: [getattr(row, name) for row in parts] for name in _SUMMED}
     saved = [value for value in values.pop("saved_microusd") if value is not None]
-    sums = {name: sum(each) for name, each in values.items()}
-    return SpendingRow(key=key, **sums, saved_microusd=sum(saved) if saved or not found else None)
+    sums = {name: sum(numbers) for name, numbers in values.items()}
+    return SpendingRow(key=key, **sums, saved_microusd=sum(saved) if saved or not parts else None)
 
 
 def in_order(by: str, rows: Iterable[SpendingRow]) -> list[SpendingRow]:
@@ -297,12 +373,12 @@ def spending_by(
     saved = None
     if by != "phase" and prices is not None:
         saved = saved_now(connection, by, prices, since)
-    found = [SpendingRow(*row) for row in rows.fetchall()]
+    spent = [SpendingRow(*row) for row in rows.fetchall()]
     if saved is not None:
-        found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
+        spent = [replace(spending, saved_microusd=saved.pop(spending.key, 0)) for spending in spent]
     # Groups without a bought answer may still have saved something.
-    found += [SpendingRow(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
-    return in_order(by, found)
+    spent += [SpendingRow(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
+    return in_order(by, spent)
 
 
 # Answers of finished runs that the run did not buy, by the tokens that they used: few rows for many
@@ -327,22 +403,22 @@ def saved_now(
     """Return what finished runs saved by using stored answers, at the current prices."""
     apart = {"prompt": "c.prompt,", "model": "c.model,"} if by == "model" else {}
     query = _REUSED.format(prompt=apart.get("prompt", ""), model=apart.get("model", ""))
-    found: Counter[str] = Counter()
+    saved_by_key: Counter[str] = Counter()
     runs: dict[str, Run] = {}
-    known: dict[tuple[str, str, str], Price | None] = {}
+    price_by_model: dict[tuple[str, str, str], Price | None] = {}
     for run_id, side, model, *tokens, paid, count in connection.execute(query, (since,)).fetchall():
         if run_id not in runs:
             runs[run_id] = find_run(connection, run_id)
         run = runs[run_id]
-        if (run_id, side, model) not in known:
-            known[run_id, side, model] = prices.price_of(run, side, model)
+        if (run_id, side, model) not in price_by_model:
+            price_by_model[run_id, side, model] = prices.price_of(run, side, model)
         time = run.created_at
         key = {"day": time[:10], "month": time[:7], "model": model}.get(by, run.experiment)
-        cost = current_prices.cost_now(
-            known[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid
+        cost = cost_now(
+            price_by_model[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid
         )
-        found[key] += count * cost
-    return {key: saved for key, saved in found.items() if saved}
+        saved_by_key[key] += count * cost
+    return {key: saved for key, saved in saved_by_key.items() if saved}
 
 
 class RunSpending(NamedTuple):
@@ -382,10 +458,10 @@ def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[
         f"where s.day >= ? and s.{MADE_HERE} group by 1",
         (since,),
     )
-    found = [RunSpending(*row) for row in rows]
+    spent = [RunSpending(*row) for row in rows]
     if by in ("day", "month"):
-        return sorted(found, key=lambda row: row.key, reverse=True)
-    return sorted(found, key=lambda row: (-row.cost_microusd, row.key))
+        return sorted(spent, key=lambda row: row.key, reverse=True)
+    return sorted(spent, key=lambda row: (-row.cost_microusd, row.key))
 
 
 def saved_since(connection: sqlite3.Connection, since: str) -> int:
@@ -410,13 +486,8 @@ def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, t
 
 def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
     """Return the newest run made here, finished or not, trials of suggestions aside."""
-    row = connection.execute(
-        f"select id from run where experiment = ? and {NO_TRIAL} "
-        "and id not in (select run_id from run_origin) "
-        "order by created_at desc, rowid desc limit 1",
-        (experiment,),
-    ).fetchone()
-    return None if row is None else str(row[0])
+    where = f"experiment = ? and {NO_TRIAL} and id not in (select run_id from run_origin)"
+    return next(iter(newest_ids(connection, where, (experiment,))), None)
 
 
 def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[str, int]:
@@ -477,3 +548,29 @@ def booked_by_day(connection: sqlite3.Connection, scope: str, since: str = "") -
 def booked(connection: sqlite3.Connection, scope: str, since: str = "") -> int:
     """Return what is booked in a scope since a day."""
     return sum(booked_by_day(connection, scope, since).values())
+
+
+class Cost(NamedTuple):
+    """What a model cost in a phase of the run."""
+
+    model: str
+    phase: str
+    calls: int
+    unknown: int
+    microusd: int
+    tokens_in: int
+    tokens_out: int
+
+
+def run_costs(connection: sqlite3.Connection, run_id: str) -> tuple[Cost, ...]:
+    """Return what each model cost in each phase of a run, the largest amount first."""
+    rows = connection.execute(
+        "select t.model, t.phase, sum(t.state = 'settled'), sum(t.state in ('unknown', "
+        "'reserved')), sum(case t.state when 'settled' then t.cost_microusd when 'released' "
+        "then 0 else t.est_microusd end), coalesce(sum(a.tokens_in), 0), "
+        "coalesce(sum(a.tokens_out), 0) from attempt t left join answer a on a.attempt = t.id "
+        "where t.run_id = ? and t.phase <> 'replay' group by t.model, t.phase "
+        "order by 5 desc, t.model, t.phase",
+        (run_id,),
+    )
+    return tuple(Cost(*row) for row in rows.fetchall())

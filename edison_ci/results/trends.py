@@ -1,4 +1,4 @@
-"""Trends: the scores of an experiment from run to run, with drift alarms.
+"""Trends: the scores of an experiment from run to run, drift alarms, and models over experiments.
 
 Only whole, complete runs count. When the variant or its grading changes, a new series starts; drift
 is searched within a series. Changes of prices or gates start none. Scores before and after a new
@@ -15,11 +15,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import mean, snap
-from edison_ci.results.rollups import totals_by_model
+from edison_ci.numeric import mean, mean_or_none, snap
+from edison_ci.results.scores import totals_by_model, totals_of_run
 from edison_ci.results.snapshot import complete_runs, snapshot_of
+from edison_ci.results.spending import run_cost
 from edison_ci.stats import drift, sentences
-from edison_ci.stats.scores import Interval
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import Alerts
     from edison_ci.config.load import Experiment
-    from edison_ci.results.rollups import Totals
+    from edison_ci.results.scores import Totals
     from edison_ci.stats.drift import DriftReport, Forecast
+    from edison_ci.stats.scores import Interval
     from edison_ci.store.runs import Run
+
 
 MOST_RUNS = 500
 _DAY_S = 86_400
@@ -87,9 +89,9 @@ class TrendRun:
     @property
     def changes(self) -> dict[ChangeKind, list[str]]:
         """What changed, by its kind."""
-        found: dict[ChangeKind, list[str]] = {}
+        changes: dict[ChangeKind, list[str]] = {}
         if not self.changed:
-            return found
+            return changes
         prompts, models = _prompts(self.run), _models(self.run)
         for place in self.changed:
             if place in prompts:
@@ -98,8 +100,8 @@ class TrendRun:
                 kind = ChangeKind.DATA
             else:
                 kind = ChangeKind.MODEL if place in models else ChangeKind.SUITE
-            found.setdefault(kind, []).append(place)
-        return found
+            changes.setdefault(kind, []).append(place)
+        return changes
 
     @property
     def changes_besides_cases(self) -> bool:
@@ -136,15 +138,15 @@ def points_of(
 
 def points_of_runs(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[TrendRun]:
     """Return the numbers of runs, newest first, as points in the order of time."""
-    found: list[TrendRun] = []
+    points: list[TrendRun] = []
     before: Run | None = None
     for run in reversed(runs):
         changed = () if before is None else _changes(before, run)
         if (point := _point(connection, run, changed)) is not None:
             only = before is not None and set(changed) <= _prompts(before) & _prompts(run)
-            found.append(replace(point, only_prompts=only) if changed else point)
+            points.append(replace(point, only_prompts=only) if changed else point)
             before = run
-    return found
+    return points
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,34 +172,26 @@ def with_comparability(
     connection: sqlite3.Connection, points: Sequence[TrendRun]
 ) -> list[TrendRun]:
     """Return points marked as comparable with the one before or not; reads their cells."""
-    found = list(points[:1])
+    marked = list(points[:1])
     for before, now in pairwise(points):
         # A trend is there to show this: only prompts changed, on the same cases.
         same = not now.changed or (now.only_prompts and _same_cases(connection, before, now))
-        found.append(replace(now, comparable=same))
-    return found
+        marked.append(replace(now, comparable=same))
+    return marked
 
 
 def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -> TrendRun | None:
-    row = connection.execute(
-        "select composite, composite_low, composite_high, composite_n, composite_method, "
-        "pass_rate, pass_low, pass_high, pass_n, pass_method, "
-        "cost_microusd + saved_microusd, answers, latency_p50_ms, latency_p95_ms, "
-        "(select coalesce(sum(microusd), 0) from booked where scope = 'run:' || :run) "
-        "from rollup_run where run_id = :run and side = 'head'",
-        {"run": run.id},
-    ).fetchone()
-    if row is None:
+    totals = totals_of_run(connection, run.id)
+    if totals is None:
         return None
-    answers_cost, answers, p50, p95, booked = row[10:]
     return TrendRun(
         run=run,
-        composite=_interval(*row[0:5]),
-        pass_rate=_interval(*row[5:10]),
-        cost_microusd=booked,
-        answer_cost_microusd=answers_cost / answers if answers else None,
-        p50_ms=p50,
-        p95_ms=p95,
+        composite=totals.composite.as_interval(),
+        pass_rate=totals.pass_rate.as_interval(),
+        cost_microusd=run_cost(connection, run.id),
+        answer_cost_microusd=totals.answer_cost_microusd,
+        p50_ms=totals.p50_ms,
+        p95_ms=totals.p95_ms,
         changed=changed,
         stopped=_stopped(connection, run.id),
     )
@@ -214,14 +208,6 @@ def _stopped(connection: sqlite3.Connection, run_id: str) -> EarlyStop | None:
     if row is None or not row[1] < row[2]:
         return None
     return EarlyStop(*row)
-
-
-def _interval(
-    estimate: float | None, low: float | None, high: float | None, n: int, method: str | None
-) -> Interval | None:
-    if estimate is None:
-        return None
-    return Interval(estimate, low, high, n, method or "no interval was made")
 
 
 def _changes(before: Run, now: Run) -> tuple[str, ...]:
@@ -265,22 +251,19 @@ def _snapshot(run: Run) -> dict[str, Any]:
 
 
 def _basis(run: Run) -> dict[str, Any]:
-    found = {}
+    basis = {}
     for place, part in _snapshot(run).items():
         if place.startswith((_PRICE, "base: ")):
             continue
         if _is_experiment(part):
-            found[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
+            basis[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
         else:
-            found[place] = part
-    return found
+            basis[place] = part
+    return basis
 
 
 def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(part, dict) and {"objective", "checks", "gates"} <= part.keys()
-
-
-# --- drift ----------------------------------------------------------------------------------------
 
 
 def drift_of(
@@ -302,14 +285,14 @@ def drift_of(
     note = f" {_counted_runs(reused)} reused stored answers, which adds nothing." if reused else ""
     if len(seen.points) <= drift.REFERENCE_RUNS:
         need = f"drift is judged from run {drift.REFERENCE_RUNS + 1} on"
-        said = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
-        return DriftFinding(len(seen.points), reused, None, None, said)
+        sentence = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
+        return DriftFinding(len(seen.points), reused, None, None, sentence)
     times = days_of(seen.points)
     means = [point.composite.estimate for point in seen.points if point.composite is not None]
     report = drift.watch(times, seen.scores, clusters=seen.clusters, rule=rule)
     ahead = None if threshold is None else drift.forecast(times, means, threshold=threshold)
-    said = sentences.drift_sentence(report, ahead, when=_date, threshold=threshold)
-    return DriftFinding(len(seen.points), reused, report, ahead, f"{said}{note}")
+    sentence = sentences.drift_sentence(report, ahead, when=_date, threshold=threshold)
+    return DriftFinding(len(seen.points), reused, report, ahead, f"{sentence}{note}")
 
 
 def floor_of(experiment: Experiment | None) -> float | None:
@@ -352,9 +335,9 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
 
     Of a single run not more than one answer is read, whatever its size.
     """
-    found, scored = _Observations([], [], {}), len(series) > drift.REFERENCE_RUNS
+    observed, scored = _Observations([], [], {}), len(series) > drift.REFERENCE_RUNS
     names: dict[str, str] = {}
-    known: set[int] = set()
+    earlier_answers: set[int] = set()
     for point in series:
         rows = connection.execute(
             "select case_id, cluster, composite, request_hash, answer_no from cell "
@@ -368,21 +351,21 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
         for case, cells in groupby(rows, key=itemgetter(0)):
             kept = list(cells)
             answers = {hash(cell[3:]) for cell in kept}
-            new = not answers <= known
+            new = not answers <= earlier_answers
             fresh = fresh or new
             if new and scored:
                 scores[names.setdefault(case, case)] = snap(mean([cell[2] for cell in kept]))
             if (cluster := kept[0][1]) is not None:
-                found.clusters[case] = cluster
+                observed.clusters[case] = cluster
             if point is not series[-1]:
                 used |= answers
             elif fresh and not scored:
                 break
-        known |= used
+        earlier_answers |= used
         if fresh:
-            found.points.append(point)
-            found.scores.append(scores)
-    return found
+            observed.points.append(point)
+            observed.scores.append(scores)
+    return observed
 
 
 def days_of(points: Sequence[TrendRun]) -> list[float]:
@@ -392,11 +375,93 @@ def days_of(points: Sequence[TrendRun]) -> list[float]:
 
 def increasing(times: Sequence[float]) -> list[float]:
     """Return times of which no two are the same."""
-    found: list[float] = []
+    distinct: list[float] = []
     for time in times:
-        found.append(time if not found or time > found[-1] else found[-1] + 1e-6)
-    return found
+        distinct.append(time if not distinct or time > distinct[-1] else distinct[-1] + 1e-6)
+    return distinct
 
 
 def _date(day: float) -> str:
     return f"{dt.datetime.fromtimestamp(day * _DAY_S, dt.UTC):%Y-%m-%d}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverview:
+    """A model in the newest complete run of each experiment; None where it was not measured."""
+
+    model: str
+    totals: tuple[Totals | None, ...]
+    """Of its best prompt, in the order of the experiments."""
+    score: float | None
+    """Mean of its scores, each experiment weighted alike; None unless all have one."""
+    pass_rate: float | None
+    cost_microusd: float | None
+    """Mean cost of an answer, over the experiments that it was measured in."""
+    p50_ms: float | None
+
+    @property
+    def measured(self) -> int:
+        """Number of experiments that it was measured in."""
+        return sum(totals is not None for totals in self.totals)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Models by experiments, those that were measured in most first, then the best."""
+
+    runs: tuple[Run, ...]
+    """The newest complete run of each experiment."""
+    models: tuple[ModelOverview, ...]
+
+    @property
+    def simulations(self) -> tuple[str, ...]:
+        """Which parts of the runs are simulated, as labels, each once."""
+        return tuple(dict.fromkeys(run.simulation for run in self.runs if run.simulated))
+
+
+def overview_of(connection: sqlite3.Connection, experiments: Sequence[str]) -> Overview:
+    """Return the models of the newest complete runs of experiments, side by side."""
+    runs = [run for name in experiments for run in complete_runs(connection, name, 1)]
+    best: list[dict[str, Totals]] = []
+    for run in runs:
+        best_totals: dict[str, Totals] = {}
+        for row in totals_by_model(connection, run.id):
+            other = best_totals.get(row.model)
+            if other is None or _score(row) > _score(other):
+                best_totals[row.model] = row
+        best.append(best_totals)
+    names = dict.fromkeys(name for best_totals in best for name in best_totals)
+    models = [
+        _overview(name, tuple(best_totals.get(name) for best_totals in best)) for name in names
+    ]
+    models.sort(key=lambda model: (-model.measured, -snap(model.score or 0.0), model.model))
+    return Overview(tuple(runs), tuple(models))
+
+
+def _score(row: Totals) -> float:
+    return -1.0 if row.composite.estimate is None else row.composite.estimate
+
+
+def _overview(model: str, totals: tuple[Totals | None, ...]) -> ModelOverview:
+    measured = [one_total for one_total in totals if one_total is not None]
+    scores = [one_total.composite.estimate for one_total in totals if one_total is not None]
+    rates = [one_total.pass_rate.estimate for one_total in totals if one_total is not None]
+    everywhere = len(measured) == len(totals)
+    return ModelOverview(
+        model,
+        totals,
+        mean_or_none(_whole(scores)) if everywhere else None,
+        mean_or_none(_whole(rates)) if everywhere else None,
+        mean_or_none(
+            [c for one_total in measured if (c := one_total.answer_cost_microusd) is not None]
+        ),
+        mean_or_none(
+            [float(one_total.p50_ms) for one_total in measured if one_total.p50_ms is not None]
+        ),
+    )
+
+
+def _whole(values: Sequence[float | None]) -> list[float]:
+    """Return values of which none is missing, else none of them."""
+    present = [value for value in values if value is not None]
+    return present if len(present) == len(values) else []

@@ -1,4 +1,4 @@
-"""Triage: which cases of a run fail, why, and what changed against the base.
+"""Triage: which cases fail, why, and what changed, with the answers of both sides.
 
 From the sums of cases that are written when a run ends, so that no list of cells is gone through;
 only the cells that are shown are read.
@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.numeric import mean
 from edison_ci.records import Move, Side
 from edison_ci.results import case_grid, comparison, comparison_sample, explanation, samples
 from edison_ci.store import cells as store_cells
+from edison_ci.store.answers import answer_at
+from edison_ci.store.judgments import judge_scores_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection
 
-    from edison_ci.results.explanation import CellExplanation
+    from edison_ci.results.comparison import ComparisonEstimate, ComparisonSettings
+    from edison_ci.results.comparison_sample import CellChoice
     from edison_ci.results.run_result import RunResult
+    from edison_ci.results.samples import CellSource, Variant
     from edison_ci.stats.flips import CaseFlips
+    from edison_ci.store.answers import CachedAnswer
+    from edison_ci.store.cells import CellRow
+    from edison_ci.store.judgments import JudgeScoreRow
     from edison_ci.store.runs import Run
-
-SHOWN = 10
-"""Failing cases that are listed unless all are asked for."""
 
 
 class FailingCase(NamedTuple):
@@ -76,7 +81,7 @@ class ChangedCase(NamedTuple):
     after: ShownAnswer
 
 
-def triage_of(result: RunResult, *, most: int | None = SHOWN) -> Triage:
+def triage_of(result: RunResult, *, most: int | None) -> Triage:
     """Return what fails in a run; at most so many cases are listed, or all of them."""
     connection, run, left_out = result.connection, result.run, result.quarantined
     passes, flips = _flips(result, left_out)
@@ -123,8 +128,8 @@ def _worst_cases(
             (run.id,),
         )
         for (case,) in rows:
-            if case not in left_out and len(found := first if case in newly else others) < most:
-                found.append(case)
+            if case not in left_out and len(listed := first if case in newly else others) < most:
+                listed.append(case)
             if len(first) == min(most, len(newly)) and len(first) + len(others) >= most:
                 break
     return [*first, *others][:most]
@@ -144,27 +149,17 @@ def _flips(
 def _failing(connection: sqlite3.Connection, run: Run, case: str, newly: bool) -> FailingCase:
     """Return the worst answer of a case."""
     (cell_id,) = connection.execute(
-        f"select id from cell where run_id = ? and case_id = ? and side = 'head' {_WORST_FIRST}",
+        f"select id from cell where run_id = ? and case_id = ? and side = 'head' "
+        f"order by {_WORST} limit 1",
         (run.id, case),
     ).fetchone()
     cell = store_cells.find_cell(connection, run.id, cell_id)
-    why = reason_of(explanation.explain(connection, None, run, cell))
+    why = explanation.outcome_reason(cell)
     return FailingCase(case, cell.model, cell.repeat, cell.composite, newly, why)
 
 
-_WORST_FIRST = (
-    "order by status in ('ok', 'skipped'), coalesce(passed, 1), composite, prompt, model, repeat "
-    "limit 1"
-)
-_BEST_FIRST = (
-    "order by status in ('ok', 'skipped') desc, coalesce(passed, 1) desc, composite desc, repeat "
-    "limit 1"
-)
-
-
-def reason_of(found: CellExplanation) -> str:
-    """Return why an answer passed or failed, by the first component that fails."""
-    return explanation.failure_of(found.cell) or found.why
+_WORST = "status in ('ok', 'skipped'), coalesce(passed, 1), composite, prompt, model, repeat"
+_BEST = "status in ('ok', 'skipped') desc, coalesce(passed, 1) desc, composite desc, repeat"
 
 
 def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
@@ -201,25 +196,25 @@ def changed_lists(result: RunResult, *, most: int) -> tuple[ChangedList, ...]:
         moved = comparison.compare_choices(result.connection, base, head, setting).moved
     except UsageError:  # no cells on the base, or nothing in common: gates and notes say so
         return ()
-    found = []
+    lists = []
     for move, cases in moved.items():
-        shown = (changed_case(result, each.case, move) for each in cases[:most])
-        known = tuple(each for each in shown if each is not None)
+        changed = (changed_case(result, moved_case.case, move) for moved_case in cases[:most])
+        cases_shown = tuple(moved_case for moved_case in changed if moved_case is not None)
         if cases:
-            found.append(ChangedList(move, len(cases), known))
-    return tuple(found)
+            lists.append(ChangedList(move, len(cases), cases_shown))
+    return tuple(lists)
 
 
 def changed_case(result: RunResult, case: str, move: Move) -> ChangedCase | None:
     """Return a case that is known to have changed, by the model with which it changed most."""
     sides: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for each in case_grid.answers_to(result.connection, result.run.id, case):
-        scores = sides.setdefault((each.prompt, each.model), {}).setdefault(each.side, [])
-        scores.append(each.composite or 0.0)
+    for answer in case_grid.answers_to(result.connection, result.run.id, case):
+        scores = sides.setdefault((answer.prompt, answer.model), {}).setdefault(answer.side, [])
+        scores.append(answer.composite or 0.0)
     gains = {
-        variant: mean(found[Side.HEAD]) - mean(found[Side.BASE])
-        for variant, found in sides.items()
-        if {Side.HEAD, Side.BASE} <= found.keys()
+        variant: mean(scores_by_side[Side.HEAD]) - mean(scores_by_side[Side.BASE])
+        for variant, scores_by_side in sides.items()
+        if {Side.HEAD, Side.BASE} <= scores_by_side.keys()
     }
     if not gains:
         return None
@@ -230,21 +225,143 @@ def changed_case(result: RunResult, case: str, move: Move) -> ChangedCase | None
 
 def _changed(result: RunResult, move: Move, case: str, prompt: str, model: str) -> ChangedCase:
     """Return the answers that show the change: the best of the better side, the other's worst."""
-    sides = (Side.BASE, Side.HEAD)
-    orders = (_WORST_FIRST, _BEST_FIRST) if move.better else (_BEST_FIRST, _WORST_FIRST)
     before, after = (
         _shown(result, (side, case, prompt, model), order)
-        for side, order in zip(sides, orders, strict=True)
+        for side, order in zip(samples.SIDES, _orders(move), strict=True)
     )
     return ChangedCase(case, prompt, model, move, before, after)
 
 
 def _shown(result: RunResult, place: tuple[str, ...], order: str) -> ShownAnswer:
-    (cell_id,) = result.connection.execute(
+    connection, run = result.connection, result.run
+    (cell_id,) = connection.execute(
         "select id from cell where run_id = ? and side = ? and case_id = ? and prompt = ? "
-        f"and model = ? {order}",
-        (result.run.id, *place),
+        f"and model = ? order by {order} limit 1",
+        (run.id, *place),
     ).fetchone()
-    cell = store_cells.find_cell(result.connection, result.run.id, cell_id)
-    found = explanation.explain(result.connection, None, result.run, cell)
-    return ShownAnswer(cell.id, cell.composite, cell.passed, found.text, reason_of(found))
+    answer = _answer_of(connection, run, cell_id)
+    cell, why = answer.cell, explanation.outcome_reason(answer.cell)
+    return ShownAnswer(cell.id, cell.composite, cell.passed, answer.text, why)
+
+
+class ListedChange(NamedTuple):
+    """A case of a comparison; its move is None if it did not change."""
+
+    case: str
+    move: Move | None
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """A comparison, and the cases that both sides have: changed ones first."""
+
+    estimate: ComparisonEstimate
+    cases: tuple[ListedChange, ...]
+    variants: tuple[Variant, ...]
+    """The prompts and models of which each case has a pair of answers."""
+    sources: tuple[CellSource, CellSource]
+
+    def of(self, move: Move | None) -> list[ListedChange]:
+        """Return the cases that changed in a way; all for None."""
+        return [change for change in self.cases if move is None or change.move == move]
+
+    @property
+    def moves(self) -> dict[Move, int]:
+        """How many cases changed in each way."""
+        return {move: n for move in Move if (n := len(self.of(move)))}
+
+
+class StoredAnswer(NamedTuple):
+    """An answer to a case, of one side of a comparison."""
+
+    cell: CellRow
+    answer: CachedAnswer | None
+    text: str | None
+    """As it is graded; None without one, or if it is withheld."""
+    judge_scores: tuple[JudgeScoreRow, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word."""
+        return case_grid.outcome_word(self.cell.status, self.cell.passed)
+
+    @property
+    def why(self) -> str:
+        """Why it fails; empty if it does not."""
+        return explanation.failure_of(self.cell)
+
+
+class AnswerPair(NamedTuple):
+    """The answers of A and B to a case, of one prompt and model; None where one has none."""
+
+    variant: Variant
+    a: StoredAnswer | None
+    b: StoredAnswer | None
+
+
+def side_by_side(
+    connection: sqlite3.Connection, a: CellChoice, b: CellChoice, setting: ComparisonSettings
+) -> SideBySide:
+    """Compare B with A as `edison compare` does, and list the cases of both."""
+    estimate = comparison.compare_choices(connection, a, b, setting)
+    cells = comparison_sample.comparison_sample(connection, a, b, setting.quarantined).cells
+    variants = cells.common_variants()
+    moved = {change.case: move for move, cases in estimate.moved.items() for change in cases}
+    base_cases, head_cases = (
+        {case for variant in variants for case in cells.case_ids(variant, side)}
+        for side in samples.SIDES
+    )
+    rest = sorted((base_cases & head_cases) - set(moved))
+    listed = [ListedChange(case, move) for case, move in moved.items()]
+    listed += [ListedChange(case, None) for case in rest]
+    return SideBySide(estimate, tuple(listed), variants, (cells.base, cells.head))
+
+
+def answer_pairs(
+    connection: sqlite3.Connection, compared: SideBySide, listed: ListedChange
+) -> list[AnswerPair]:
+    """Return the answers to a case, A and B of each prompt and model together.
+
+    Of several repeats, those are taken that show the change.
+    """
+    runs = (compared.estimate.a.run, compared.estimate.b.run)
+    sides = [*zip(runs, compared.sources, _orders(listed.move), strict=True)]
+    pairs = []
+    for variant in compared.variants:
+        a, b = (_answer(connection, side, variant, listed.case) for side in sides)
+        if a is not None or b is not None:
+            pairs.append(AnswerPair(variant, a, b))
+    return pairs
+
+
+def _orders(move: Move | None) -> tuple[str, str]:
+    """Return which repeat of each side shows a change."""
+    if move is None:
+        return "repeat", "repeat"
+    return (_WORST, _BEST) if move.better else (_BEST, _WORST)
+
+
+def _answer(
+    connection: sqlite3.Connection, side: tuple[Run, CellSource, str], variant: Variant, case: str
+) -> StoredAnswer | None:
+    run, source, order = side
+    stored = source.stored_name(variant)
+    row = connection.execute(
+        "select id from cell where run_id = ? and case_id = ? and side = ? and prompt = ? "
+        f"and model = ? and substr(version, 1, ?) = ? order by {order} limit 1",
+        (
+            *(source.run_id, case, source.side, stored.prompt, stored.model),
+            *(len(source.version), source.version),
+        ),
+    ).fetchone()
+    if row is None:
+        return None
+    answer = _answer_of(connection, run, row[0])
+    return answer._replace(judge_scores=judge_scores_of(connection, answer.cell.id))
+
+
+def _answer_of(connection: sqlite3.Connection, run: Run, cell_id: str) -> StoredAnswer:
+    cell = store_cells.find_cell(connection, run.id, cell_id)
+    answer = answer_at(connection, cell.request_hash, cell.answer_no)
+    output = explanation.output_of(run, cell, answer)
+    return StoredAnswer(cell, answer, explanation.text_of(output))

@@ -14,11 +14,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.record_json import fields_of
 from edison_ci.numeric import mean
 from edison_ci.records import RunStatus
 from edison_ci.results.snapshot import experiment_in, snapshot_of
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.pruning import Contrast, contrasts
+from edison_ci.stats.scores import unit_of
 from edison_ci.stats.sentences import cases as counted_cases
 from edison_ci.stats.sentences import p_words, points
 
@@ -171,33 +173,27 @@ class PromptContrast:
     @property
     def sentence(self) -> str:
         """What a loop would do with it, and why."""
-        one = self.found
-        if not one.weak:
-            return f"{one.prompt} would be run again in a loop: it is not shown to be worse."
-        behind = f"{points(-one.value)} points below {one.best}"
-        on = f"on the same {counted_cases(one.n)}"
-        return f"{one.prompt} would not be run again in a loop: {behind} {on}, {p_words(one.p)}."
+        prompt = self.found.prompt
+        if not self.weak:
+            return f"{prompt} would be run again in a loop: it is not shown to be worse."
+        return f"{prompt} would not be run again in a loop: {self._behind('on the same')}."
 
     @property
     def dropped(self) -> str:
         """Why a loop has dropped it."""
-        one = self.found
-        behind = f"{points(-one.value)} points below {one.best}"
-        return f"{one.prompt} is dropped: {behind} on {counted_cases(one.n)}, {p_words(one.p)}"
+        return f"{self.found.prompt} is dropped: {self._behind('on')}"
+
+    def _behind(self, on: str) -> str:
+        contrast = self.found
+        behind = f"{points(-contrast.value)} points below {contrast.best}"
+        return f"{behind} {on} {counted_cases(contrast.n)}, {p_words(contrast.p)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return it with everything that led to it."""
-        one = self.found
+        contrast = self.found
         return {
-            "prompt": one.prompt,
-            "best": one.best,
-            "n": one.n,
-            "estimate": one.value,
-            "p": one.p,
-            "level": one.level,
-            "method": one.method,
-            "draws": one.draws,
-            "weak": one.weak,
+            **fields_of(contrast, "prompt", "best", "n", estimate="value"),
+            **fields_of(contrast, "p", "level", "method", "draws", "weak"),
             "sentence": self.sentence,
         }
 
@@ -236,10 +232,10 @@ def rivals_in(
             for prompt, score in common.items():
                 scores[prompt].append(score)
     clustered = any(unit.startswith("cluster ") for unit in units)
-    found = contrasts(
+    compared = contrasts(
         scores, rng=generator_for(cases), clusters=units if clustered else None, level=level
     )
-    return tuple(PromptContrast(one) for one in found)
+    return tuple(PromptContrast(contrast) for contrast in compared)
 
 
 class _Case(NamedTuple):
@@ -282,8 +278,8 @@ def _by_case(
         if case_id in quarantined:
             continue
         scores: dict[str, dict[tuple[str, int], float]] = {}
-        unit = f"case {case_id}"
+        unit = unit_of(case_id, None)
         for _, cluster, prompt, model, repeat, composite in cells:
-            unit = unit if cluster is None else f"cluster {cluster}"
+            unit = unit if cluster is None else unit_of(case_id, cluster)
             scores.setdefault(prompt, {})[model, repeat] = composite
         yield _Case(case_id, unit, scores)

@@ -84,21 +84,23 @@ def compare(
     if passed is not None and len(passed) != pairs.n:
         raise ValueError(f"{pairs.n} cases but {len(passed)} pass marks")
     d = pairs.differences
-    found = paired_difference(d, clusters=pairs.clusters, level=rule.confidence)
+    difference = paired_difference(d, clusters=pairs.clusters, level=rule.confidence)
     p = paired_p(pairs, rng=rng) if pairs.n else None
     within = _same_within(pairs, rule)
-    outcome = _outcome(found, p, within, rule)
+    outcome = _outcome(difference, p, within, rule)
     notes: tuple[str, ...] = ()
     if head_to_head is not None:
         outcome, notes = _with_head_to_head(outcome, head_to_head)
-    needed = _needed(found, rule)
+    needed = _needed(difference, rule)
     unclear = outcome is Outcome.UNCLEAR and needed is not None
     return Comparison(
         outcome=outcome,
-        value=None if found is None else found.value,
+        value=None if difference is None else difference.value,
         n=pairs.n,
-        method="none: no case" if found is None or p is None else f"{found.method}; {p.method}",
-        interval=None if found is None else found.interval,
+        method="none: no case"
+        if difference is None or p is None
+        else f"{difference.method}; {p.method}",
+        interval=None if difference is None else difference.interval,
         level=rule.confidence,
         margin=rule.margin,
         p=p,
@@ -119,12 +121,12 @@ def _same_within(pairs: Pairs, rule: GateRule) -> Range | None:
 
 
 def _outcome(
-    found: Difference | None, p: PValue | None, within: Range | None, rule: GateRule
+    difference: Difference | None, p: PValue | None, within: Range | None, rule: GateRule
 ) -> Outcome:
-    if found is None or found.interval is None or p is None or within is None:
+    if difference is None or difference.interval is None or p is None or within is None:
         return Outcome.UNCLEAR
-    if p.value <= rule.alpha and (found.interval.low > 0 or found.interval.high < 0):
-        return Outcome.B if found.value > 0 else Outcome.A
+    if p.value <= rule.alpha and (difference.interval.low > 0 or difference.interval.high < 0):
+        return Outcome.B if difference.value > 0 else Outcome.A
     if within.low > -rule.margin and within.high < rule.margin:
         return Outcome.SAME
     return Outcome.UNCLEAR
@@ -142,12 +144,12 @@ def _with_head_to_head(outcome: Outcome, other: HeadToHead) -> tuple[Outcome, tu
     return (seen if other.primary == "pairwise" else outcome), ((DISAGREE,) if opposed else ())
 
 
-def _needed(found: Difference | None, rule: GateRule) -> int | None:
-    if found is None or found.sd is None or found.se is None:
+def _needed(difference: Difference | None, rule: GateRule) -> int | None:
+    if difference is None or difference.sd is None or difference.se is None:
         sd = DEFAULT_SD
     else:
         # With clusters the standard error is that of fewer cases than there are.
-        sd = max(found.sd, found.se * float(np.sqrt(found.n)))
+        sd = max(difference.sd, difference.se * float(np.sqrt(difference.n)))
     # Both ends must hold, so each gets half of what may be missed.
     power = (1 + rule.power) / 2
     return cases_for_margin(
@@ -166,11 +168,11 @@ def moves_of(
 
     A case whose pass changed is not listed by its score as well.
     """
-    found: dict[Move, list[int]] = {move: [] for move in Move}
+    positions_by_move: dict[Move, list[int]] = {move: [] for move in Move}
     for index, change in enumerate(d):
         a, b = (True, True) if passed is None else passed[index]
         if a != b:
-            found[Move.FIXED if b else Move.NEWLY_FAILING].append(index)
+            positions_by_move[Move.FIXED if b else Move.NEWLY_FAILING].append(index)
         elif abs(change) >= CLEAR - TIE:
-            found[Move.HIGHER if change > 0 else Move.LOWER].append(index)
-    return {move: tuple(positions) for move, positions in found.items()}
+            positions_by_move[Move.HIGHER if change > 0 else Move.LOWER].append(index)
+    return {move: tuple(positions) for move, positions in positions_by_move.items()}

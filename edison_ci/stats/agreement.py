@@ -85,10 +85,10 @@ def severity_of(table: Sequence[Row], judges: int) -> tuple[float | None, ...]:
         left[np.ix_(present, present)] -= 1 / len(present)
         right[present] += scores - mean_of(scores)
     # One condition too few, that they add up to 0, is what the shortest solution keeps.
-    found, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
+    severity, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
     if rank < judges - 1 or not any(x is not None for row in table for x in row):
         return (None,) * judges
-    return tuple(found.tolist())
+    return tuple(severity.tolist())
 
 
 Table: TypeAlias = Sequence[Sequence[float | None]]
@@ -191,7 +191,7 @@ def cohen_of_cases(
     for place, case in enumerate(cases):
         places.setdefault(case, []).append(place)
     groups = [np.asarray(places[case], dtype=np.intp) for case in sorted(places)]
-    found = _with_interval(
+    agreement = _with_interval(
         lambda chosen: _kappa(
             *(x[np.concatenate([groups[i] for i in chosen])] for x in (a, b)), quadratic=True
         ),
@@ -199,7 +199,7 @@ def cohen_of_cases(
         "Cohen's kappa, quadratic weights",
         _Settings(rng, 0.95, float(np.mean(np.abs(a - b) <= TIE)) if a.size else None),
     )
-    return replace(found, n=int(a.size))
+    return replace(agreement, n=int(a.size))
 
 
 def intraclass(
@@ -257,8 +257,8 @@ def _with_interval(
     interval = None
     rows = _Rows.of(settings.cases if settings.cases is not None else range(n))
     if value is not None and rows.sizes.size >= FEWEST_CASES:
-        found = [statistic(rows.drawn(settings.rng)) for _ in range(BOOTSTRAP)]
-        values = [x for x in found if x is not None]
+        resampled = [statistic(rows.drawn(settings.rng)) for _ in range(BOOTSTRAP)]
+        values = [x for x in resampled if x is not None]
         tail = (1 - settings.level) / 2
         if values:
             low, high = np.quantile(values, [tail, 1 - tail])
@@ -302,13 +302,15 @@ def _interval_alpha(
     sums = np.stack([np.bincount(owner, part) for part in parts.T], axis=1).astype(np.float64)
     value = _alpha_of_parts(sums.sum(axis=0)[None, :])[0]
     count, interval = len(sums), None
-    known = None if math.isnan(value) else float(value)
-    if known is not None and count >= FEWEST_CASES:
-        found = np.concatenate([_alpha_of_parts(part) for part in _resampled(sums, settings.rng)])
+    alpha = None if math.isnan(value) else float(value)
+    if alpha is not None and count >= FEWEST_CASES:
+        resampled = np.concatenate(
+            [_alpha_of_parts(part) for part in _resampled(sums, settings.rng)]
+        )
         tail = (1 - settings.level) / 2
-        low, high = np.nanquantile(found, [tail, 1 - tail])
-        interval = Range(min(float(low), known), max(float(high), known))
-    return Agreement(known, len(units), name, interval, settings.level, settings.raw)
+        low, high = np.nanquantile(resampled, [tail, 1 - tail])
+        interval = Range(min(float(low), alpha), max(float(high), alpha))
+    return Agreement(alpha, len(units), name, interval, settings.level, settings.raw)
 
 
 def _resampled(sums: Array, rng: np.random.Generator) -> Iterator[Array]:

@@ -35,9 +35,9 @@ else:
             self._name = name
 
         def __getattr__(self, name: str) -> Any:
-            found = getattr(self._imported(), name)
-            setattr(self, name, found)
-            return found
+            attribute = getattr(self._imported(), name)
+            setattr(self, name, attribute)
+            return attribute
 
         def _imported(self) -> ModuleType:
             return import_module(self._name)

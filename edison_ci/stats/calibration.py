@@ -1,14 +1,18 @@
-"""Calibration: accuracy of a judge against labels, and pass rates corrected by its error rates.
+"""Calibration: agreement of a judge with labels, and pass rates corrected by its error rates.
 
 Which correction holds depends on the labels: a random sample of the reported cases calls for
 `corrected.corrected_mean`; labels from elsewhere, with believable error rates, for
-`corrected_rate`.
+`corrected_rate`. A judge is approved by the lower bound of its agreement, which is Cohen's kappa
+with quadratic weights, 1 - D / C: D is the mean squared distance of judge and people, C that of
+their scores paired at random. Answers to one case, and cases of one cluster, move together, so the
+unit of the bound is the case or the cluster.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -18,20 +22,152 @@ from edison_ci.stats.arrays import (
     TIE,
     Range,
     bounded,
+    dot,
     generator_for,
+    grouped,
     np,
     special,
+    sum_of,
 )
-from edison_ci.stats.human_agreement import agreement_bound
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.power import smallest_count
+from edison_ci.stats.scores import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.stats.agreement import Agreement
-    from edison_ci.stats.arrays import Floats
-    from edison_ci.stats.human_agreement import AgreementBound
+    from edison_ci.stats.arrays import Array, Floats
+
+
+BOUND_LEVEL = 0.95
+_UNSEEN = 0.6
+"""Distance of judge and people in the additional unit, as a share of the range of the scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementBound:
+    """How far a judge agrees with people, and how far at least."""
+
+    value: float
+    """Kappa of the labels."""
+    low: float
+    """One-sided lower bound of kappa."""
+    units: int
+    """Cases, or clusters of cases."""
+    level: float
+    moments: _Moments
+
+    def units_needed(self, floor: float) -> int | None:
+        """Return the units with which the bound reaches a floor if the agreement stays as it is.
+
+        None if no number does.
+        """
+
+        def reached(units: int) -> bool:
+            return reaches(_low(self.moments, units / self.units, self.level), floor)
+
+        if not self.value > floor and not reached(self.units):
+            return None
+        return smallest_count(reached, above=0, near=self.units)
+
+
+def agreement_bound(
+    human: Floats, judge: Floats, units: Sequence[str], *, level: float = BOUND_LEVEL
+) -> AgreementBound | None:
+    """Return kappa with its one-sided lower bound; None if nothing varies or below two units.
+
+    The bound is a t bound of Fisher's z with the linearized standard error over units. One unit on
+    which judge and people differ by 60% of the range of the scores is added, in the worse of both
+    directions: without it a sample with no disagreement has an error of 0, and one with few of
+    them an error that is too small. Like kappa, the bound does not depend on the scale. `units`
+    names the unit of each pair of scores.
+    """
+    a, b = (bounded(x, "scores", low=0, high=1) for x in (human, judge))
+    if not a.size == b.size == len(units):
+        raise ValueError(f"{a.size} and {b.size} scores of {len(units)} units")
+    moments = _Moments.of(a, b, units)
+    count = moments.sizes.size
+    if count < 2:
+        return None
+    _, chance, kappa = _kappa(moments, np.ones(count))
+    if chance <= TIE:
+        return None
+    return AgreementBound(kappa, _low(moments, 1.0, level), count, level, moments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Sums over the answers of each unit."""
+
+    sizes: Array
+    human: Array
+    judge: Array
+    squares: Array
+    """Of human and judge."""
+    distances: Array
+    """Squared, of human and judge."""
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, a: Array, b: Array, units: Sequence[str]) -> _Moments:
+        sizes = grouped(a, units).sizes
+        both = np.concatenate((a, b))
+        return cls(
+            sizes=sizes,
+            human=grouped(a, units).sums,
+            judge=grouped(b, units).sums,
+            squares=grouped(a * a + b * b, units).sums,
+            distances=grouped((a - b) ** 2, units).sums,
+            lowest=float(both.min(initial=1)),
+            highest=float(both.max(initial=0)),
+        )
+
+    def with_unit(self, human: float, judge: float) -> _Moments:
+        """Add a unit of the size that an answer's unit has on average."""
+        size = dot(self.sizes, self.sizes) / sum_of(self.sizes)
+        return replace(
+            self,
+            sizes=np.append(self.sizes, size),
+            human=np.append(self.human, size * human),
+            judge=np.append(self.judge, size * judge),
+            squares=np.append(self.squares, size * (human**2 + judge**2)),
+            distances=np.append(self.distances, size * (human - judge) ** 2),
+        )
+
+
+def _kappa(of: _Moments, weights: Array) -> tuple[float, float, float]:
+    """Return the number of answers, the distance by chance, and kappa (0 without chance)."""
+    n = dot(weights, of.sizes)
+    human, judge = dot(weights, of.human) / n, dot(weights, of.judge) / n
+    chance = dot(weights, of.squares) / n - 2 * human * judge
+    return n, chance, 1 - dot(weights, of.distances) / n / chance if chance > TIE else 0.0
+
+
+def _low(of: _Moments, times: float, level: float) -> float:
+    """Return the lower bound if every unit came `times` as often."""
+    n = sum_of(of.sizes)
+    middle = (sum_of(of.human) + sum_of(of.judge)) / (2 * n)
+    apart = _UNSEEN * (of.highest - of.lowest)
+    start = min(max(middle - apart / 2, of.lowest), of.highest - apart)
+    ends = (start, start + apart)
+    weights = np.append(np.full(of.sizes.size, times), 1.0)
+    return min(_low_of(of.with_unit(*pair), weights, level) for pair in (ends, ends[::-1]))
+
+
+def _low_of(of: _Moments, weights: Array, level: float) -> float:
+    n, chance, kappa = _kappa(of, weights)
+    human, judge = dot(weights, of.human) / n, dot(weights, of.judge) / n
+    # The influence of each unit on D - (1 - kappa) C, which is 0.
+    moved = of.distances - (1 - kappa) * (of.squares - 2 * judge * of.human - 2 * human * of.judge)
+    moved = moved - of.sizes * dot(weights, moved) / n
+    df = sum_of(weights) - 1
+    se = math.sqrt((df + 1) / df * dot(weights, moved * moved)) / (n * chance)
+    kappa = min(max(kappa, TIE - 1), 1 - TIE)
+    reach = float(special.stdtrit(df, level)) * se / (1 - kappa**2)
+    return math.tanh(math.atanh(kappa) - reach)
 
 
 JUDGE_CHECK_TOLERANCE = 0.1
@@ -55,7 +191,7 @@ class PairedGrade(NamedTuple):
     @property
     def unit(self) -> str:
         """What is independent of all others: the cluster, or the case."""
-        return f"case {self.case}" if self.cluster is None else f"cluster {self.cluster}"
+        return unit_of(self.case, self.cluster)
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -105,15 +241,15 @@ def check_judge(answers: Sequence[PairedGrade]) -> JudgeCheck:
     bound = agreement_bound(human, judge, [answer.unit for answer in answers])
     alpha = krippendorff([list(pair) for pair in pairs], rng=generator_for(seed))
     trust = judge_trust(human, judge, tolerance=JUDGE_CHECK_TOLERANCE)
-    found = paired_difference(_by_case(answers))
+    bias = paired_difference(_by_case(answers))
     return JudgeCheck(
         n=len(answers),
         cases=len(seed),
         kappa=kappa,
         bound=bound,
         alpha=alpha,
-        bias=None if found is None else found.value,
-        bias_interval=None if found is None else found.interval,
+        bias=None if bias is None else bias.value,
+        bias_interval=None if bias is None else bias.interval,
         close=trust.agreement,
         correlation=trust.correlation,
         counts=label_counts(answers),
@@ -122,9 +258,9 @@ def check_judge(answers: Sequence[PairedGrade]) -> JudgeCheck:
 
 def label_counts(answers: Sequence[PairedGrade]) -> LabelCounts:
     """Return how passes compare; answers on which people are divided equally are left out."""
-    told = [a for a in answers if not math.isclose(a.human_pass, 0.5)]
-    passes = [a for a in told if a.human_pass > 0.5]
-    fails = [a for a in told if a.human_pass < 0.5]
+    decided = [a for a in answers if not math.isclose(a.human_pass, 0.5)]
+    passes = [a for a in decided if a.human_pass > 0.5]
+    fails = [a for a in decided if a.human_pass < 0.5]
     return LabelCounts(
         true_passes=sum(a.judge_pass for a in passes),
         passes=len(passes),
@@ -141,22 +277,22 @@ def check_criteria(
     for people, scores in zip(human, judge, strict=True):
         for name in people.keys() & scores.keys():
             both[name].append((people[name], scores[name]))
-    found = {
+    trusts = {
         name: judge_trust(
             [h for h, _ in pairs], [j for _, j in pairs], tolerance=JUDGE_CHECK_TOLERANCE
         )
         for name, pairs in both.items()
     }
-    return {name: found[name] for name in worst_criteria(found)}
+    return {name: trusts[name] for name in worst_criteria(trusts)}
 
 
 def _by_case(answers: Sequence[PairedGrade]) -> list[float]:
     """Return judge minus people of each case: the case is the unit."""
-    found: dict[str, list[float]] = defaultdict(list)
+    differences: dict[str, list[float]] = defaultdict(list)
     for answer in answers:
         human, judge = answer.pair
-        found[answer.case].append(judge - human)
-    return [math.fsum(found[case]) / len(found[case]) for case in sorted(found)]
+        differences[answer.case].append(judge - human)
+    return [math.fsum(differences[case]) / len(differences[case]) for case in sorted(differences)]
 
 
 _FEWEST_OF_A_KIND = 10
@@ -244,16 +380,14 @@ def judge_trust(
     people, scores = (bounded(x, "scores", low=0, high=1) for x in (human, judge))
     if people.size != scores.size:
         raise ValueError(f"{people.size} labels but {scores.size} scores")
-    found = paired_difference(scores - people, level=level)
-    if found is None:
+    bias = paired_difference(scores - people, level=level)
+    if bias is None:
         return JudgeTrust(None, 0, "no label", None, level, None, None)
     agreement = float(np.mean(np.abs(scores - people) <= tolerance + TOLERANCE))
     correlation = None
-    if found.n >= 2 and min(people.std(), scores.std()) > TIE:
+    if bias.n >= 2 and min(people.std(), scores.std()) > TIE:
         correlation = float(np.corrcoef(people, scores)[0, 1])
-    return JudgeTrust(
-        found.value, found.n, found.method, found.interval, level, agreement, correlation
-    )
+    return JudgeTrust(bias.value, bias.n, bias.method, bias.interval, level, agreement, correlation)
 
 
 def worst_criteria(trusts: Mapping[str, JudgeTrust]) -> tuple[str, ...]:
@@ -299,12 +433,14 @@ def side_bias(
     sides = [np.asarray(side, dtype=np.float64).reshape(-1, 2) for side in (base, head)]
     # A difference of differences reaches from -2 to 2; halved it is a difference like any other.
     half = ((sides[1][:, 0] - sides[1][:, 1]) - (sides[0][:, 0] - sides[0][:, 1])) / 2
-    found = paired_difference(half, level=level)
-    if found is None:
+    difference = paired_difference(half, level=level)
+    if difference is None:
         return None
     p = sign_flip(half, rng=rng)
-    interval = found.interval and Range(2 * found.interval.low, 2 * found.interval.high)
-    return SideBias(2 * found.value, found.n, found.method, interval, level, p)
+    interval = difference.interval and Range(
+        2 * difference.interval.low, 2 * difference.interval.high
+    )
+    return SideBias(2 * difference.value, difference.n, difference.method, interval, level, p)
 
 
 def _rate_interval(p: float, n: int, labels: LabelCounts, level: float) -> Range:

@@ -1,12 +1,15 @@
 """Scores and changes corrected by human labels: prediction-powered means, and gates on them.
 
 People's labels are scarce and right, the judge's scores plenty and biased. The labelled cases must
-be a random sample of all cases. A judge that is rarely wrong may show no error in the labels at
-all; the intervals allow for errors that were not seen.
+be a random sample of all cases: their order is that of hashes of a seed and the case, independent
+of the results of a case, so that those from its beginning without a gap are a random sample, at any
+point of stopping. A judge that is rarely wrong may show no error in the labels at all; the
+intervals allow for errors that were not seen.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,20 +29,67 @@ from edison_ci.stats.arrays import (
     sum_of,
     variance_of,
 )
-from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.paired import mean_error, paired_difference
 from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.power import unseen_cases
-from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.stats.scores import Unseen
 from edison_ci.stats.verdicts import GateDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.permutation import PValue
     from edison_ci.stats.verdicts import GateRule
+
+
+FEWEST_LABELS = 20
+"""Number of labels below which the mean of the labels is used alone."""
+MOST_LEFT_OUT = 0.05
+"""Share of the cases that may have been passed over, as STATS 7 allows it of missing cases."""
+
+
+def random_rank(seed: int, name: str) -> str:
+    """Return by what a case is sorted in the random order of a seed."""
+    return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def random_order(names: Iterable[str], seed: int = 0) -> list[str]:
+    """Return names in the random order of a seed; those that are added later move no others."""
+    return sorted(set(names), key=lambda name: random_rank(seed, name))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSample:
+    """The cases that represent all of them."""
+
+    cases: frozenset[str]
+    of: int
+    """All cases."""
+    picked: int
+    """Graded cases outside of the sample: they were picked by hand."""
+    left_out: int
+    """Cases before the end of the sample that were passed over."""
+
+    @property
+    def n(self) -> int:
+        """Cases in the sample."""
+        return len(self.cases)
+
+
+def random_sample(names: Iterable[str], seen: Collection[str], seed: int = 0) -> RandomSample:
+    """Return the graded cases from the start of the order, nearly without a gap."""
+    order = random_order(names, seed)
+    end = seen_count = 0
+    for place, name in enumerate(order, 1):
+        if name in seen:
+            seen_count += 1
+            if place - seen_count <= MOST_LEFT_OUT * place:
+                end = place
+    cases = frozenset(name for name in order[:end] if name in seen)
+    return RandomSample(cases, len(order), seen_count - len(cases), end - len(cases))
+
 
 FEWEST_SEEN = 5
 """Labelled cases on which judge and people differ, below which an unseen error is allowed for."""
@@ -103,11 +153,11 @@ def corrected_mean(
         return labels_alone(
             f"fewer than {FEWEST_LABELS} labels" if n < FEWEST_LABELS else "all cases labelled"
         )
-    found, method = parts.estimate(), "prediction-powered mean"
+    estimate, method = parts.estimate(), "prediction-powered mean"
     if data.clusters is not None:
         method = f"{method}, clustered"
     low = -1.0 if differences else 0.0
-    value = min(1.0, max(low, found.mean))
+    value = min(1.0, max(low, estimate.mean))
     ends = parts.interval(level)
     if ends is None:  # nothing varies, so the judge has no weight
         return CorrectedMean(value, n, method, interval, level, others, says, parts.trust)
@@ -153,11 +203,11 @@ def decide_corrected(
     low = (total * low - math.fsum(lost)) / (total + len(lost))
     p = parts.sign_flip(rng)
     limit = -rule.margin if rule.fail_rule == "beyond_margin" else 0.0
-    shown = plain.mean <= -rule.margin + TIE and high < limit - TIE
+    drop_shown = plain.mean <= -rule.margin + TIE and high < limit - TIE
     verdict = Verdict.INCONCLUSIVE
     if low > TIE - rule.margin:
         verdict = Verdict.PASS
-    elif shown and p.value <= rule.alpha:
+    elif drop_shown and p.value <= rule.alpha:
         verdict = Verdict.FAIL
     decision = GateDecision(
         verdict=verdict,
@@ -172,7 +222,6 @@ def decide_corrected(
         best_plausible=high,
         p=p,
         p_adjusted=p.value,
-        drop_shown=shown,
     )
     return JudgeDecision(
         decision, parts.trust, mean_of(np.concatenate((parts.judge, parts.unlabelled)))
@@ -251,7 +300,10 @@ class _Parts:
         """Whether labels show enough of the judge's errors to know their spread."""
         differ = np.abs(self.human - self.judge) > _CLOSE + TOLERANCE
         names = range(differ.size) if self.clusters is None else self.clusters[0]
-        return len({name for name, one in zip(names, differ, strict=True) if one}) >= FEWEST_SEEN
+        return (
+            len({name for name, differs in zip(names, differ, strict=True) if differs})
+            >= FEWEST_SEEN
+        )
 
     def estimate(self, extra: float | None = None, *, number: float = 1.0) -> _Estimate:
         """Return the mean with its error; `extra` is the gap of some more labelled cases."""
@@ -259,22 +311,22 @@ class _Parts:
         far = mean_of(rest) if rest.size else 0.0
         if self.clusters is not None:
             return self._clustered(extra, far, number)
-        found = mean_error(grouped(gap, None), None if extra is None else Unseen(number, extra))
-        if found is None:
+        error = mean_error(grouped(gap, None), None if extra is None else Unseen(number, extra))
+        if error is None:
             raise ValueError("one label has no error")
-        variance = found.se**2
+        variance = error.se**2
         if rest.size > 1:
             variance += variance_of(rest) / rest.size
-        return _Estimate(far + found.mean, math.sqrt(variance), found.df)
+        return _Estimate(far + error.mean, math.sqrt(variance), error.df)
 
     def interval(self, level: float) -> Range | None:
         """Return the ends at a two-sided level, with an unseen error if it must be allowed for."""
         alpha = (1 - level) / 2
         if self.seen:
-            found = self.estimate()
-            if found.se < TIE or found.df < 1:
+            estimate = self.estimate()
+            if estimate.se < TIE or estimate.df < 1:
                 return None
-            return Range(found.lower(alpha), found.upper(alpha))
+            return Range(estimate.lower(alpha), estimate.upper(alpha))
         middle = mean_of(self.gap)
         low, high = self.estimate(middle - 1), self.estimate(middle + 1)
         return Range(low.lower(alpha), high.upper(alpha)) if low.df >= 1 else None
@@ -342,10 +394,7 @@ def _people_only(
 ) -> tuple[float | None, Range | None]:
     groups = None if clusters is None else clusters[0]
     if differences:
-        found = paired_difference(human, clusters=groups, level=level)
-        return (None, None) if found is None else (found.value, found.interval)
-    if groups is None:
-        shown = mean_interval(human, level=level)
-    else:
-        shown = clustered_interval(human, groups, level=level)
-    return (None, None) if shown is None else (shown.estimate, shown.interval)
+        difference = paired_difference(human, clusters=groups, level=level)
+        return (None, None) if difference is None else (difference.value, difference.interval)
+    interval = interval_of_mean(human, groups, level=level)
+    return (None, None) if interval is None else (interval.estimate, interval.interval)

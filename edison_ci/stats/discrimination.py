@@ -60,21 +60,21 @@ def discrimination(
     n, names = len(scores), sorted(set(subjects))
     method = "point-biserial" if set(scores) <= {0.0, 1.0} else "item-rest correlation"
     x, y = _centred(scores), _centred(rest)
-    found = _correlation(_products(x, x), _products(x, y), _products(y, y))
-    if found is None:
+    correlation = _correlation(_products(x, x), _products(x, y), _products(y, y))
+    if correlation is None:
         return Discrimination(None, n, len(names), method, None, None, level)
     most = max(Counter(scores).values())
     if len(names) < FEWEST_SUBJECTS or n - most < FEWEST_OTHERWISE:
-        return Discrimination(found, n, len(names), method, None, None, level)
-    z = math.atanh(_inside(found, n))
+        return Discrimination(correlation, n, len(names), method, None, None, level)
+    z = math.atanh(_inside(correlation, n))
     error = max(1 / math.sqrt(n - 3), _jackknife(x, y, subjects))
     df = len(names) - 1
     away = t_quantile((1 + level) / 2, df) * error
     low, high = math.tanh(z - away), math.tanh(z + away)
     reach = 1 - 1 / n
-    interval = Range(-1.0 if found < -reach else low, 1.0 if found > reach else high)
+    interval = Range(-1.0 if correlation < -reach else low, 1.0 if correlation > reach else high)
     p = min(1.0, 2 * t_tail(abs(z) / error, df))
-    return Discrimination(found, n, len(names), method, interval, p, level)
+    return Discrimination(correlation, n, len(names), method, interval, p, level)
 
 
 def _centred(values: Sequence[float]) -> list[float]:
@@ -100,7 +100,7 @@ def _inside(correlation: float, n: int) -> float:
 
 def _jackknife(x: Sequence[float], y: Sequence[float], subjects: Sequence[str]) -> float:
     """Return the standard error of z by leaving out one subject at a time (Tukey 1958)."""
-    n, found = len(x), []
+    n, values = len(x), []
     xx, xy, yy = _products(x, x), _products(x, y), _products(y, y)
     order = sorted(range(n), key=subjects.__getitem__)
     for _, group in groupby(order, key=subjects.__getitem__):
@@ -113,6 +113,6 @@ def _jackknife(x: Sequence[float], y: Sequence[float], subjects: Sequence[str]) 
             xy - _products(a, b) - sx * sy / left,
             yy - _products(b, b) - sy * sy / left,
         )
-        found.append(math.atanh(_inside(without or 0.0, left)))
-    spread = _centred(found)
-    return math.sqrt((len(found) - 1) / len(found) * _products(spread, spread))
+        values.append(math.atanh(_inside(without or 0.0, left)))
+    spread = _centred(values)
+    return math.sqrt((len(values) - 1) / len(values) * _products(spread, spread))

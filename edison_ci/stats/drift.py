@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats import arrays, paired
+from edison_ci.stats.scores import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -299,19 +300,19 @@ def watch(
         raise ValueError("a run without a score is an error, not a run")
     means = [math.fsum(run.values()) / len(run) for run in runs]
     slope = trend(times, means)
-    found = evidence_of_drop(times, runs, clusters=clusters)
-    warned = found.value >= WARN_YEARS
-    newest = runs[found.since :] if warned else runs[-1:]
+    evidence = evidence_of_drop(times, runs, clusters=clusters)
+    warned = evidence.value >= WARN_YEARS
+    newest = runs[evidence.since :] if warned else runs[-1:]
     drop = drop_since(case_means(runs[:REFERENCE_RUNS]), case_means(newest), clusters=clusters)
     drop = replace(drop, runs=len(newest))
     alarm = Alarm.NONE
     if warned and drop.points >= SMALL - arrays.TIE:
-        sure = found.value >= rule.alert_years and drop.reaches(rule.drop)
+        sure = evidence.value >= rule.alert_years and drop.reaches(rule.drop)
         alarm = Alarm.ALERT if sure else Alarm.WARN
     gradual = slope.falling and _is_line(
-        arrays.finite(times, "times"), arrays.np.array(means), found.since
+        arrays.finite(times, "times"), arrays.np.array(means), evidence.since
     )
-    return DriftReport(alarm, drop, found, slope, len(runs), gradual, rule.years)
+    return DriftReport(alarm, drop, evidence, slope, len(runs), gradual, rule.years)
 
 
 def _is_line(times: Array, means: Array, since: int) -> bool:
@@ -331,7 +332,7 @@ def case_means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     for run in runs:
         for case, score in run.items():
             scores.setdefault(case, []).append(score)
-    return {case: math.fsum(found) / len(found) for case, found in sorted(scores.items())}
+    return {case: math.fsum(values) / len(values) for case, values in sorted(scores.items())}
 
 
 def drop_since(
@@ -347,13 +348,13 @@ def drop_since(
         arrays.bounded([side[case] for case in common], "scores", low=0, high=1)
         for side in (reference, current)
     )
-    units = None if not clusters else [_unit(case, clusters) for case in common]
-    found = paired.paired_difference(new - old, clusters=units, level=level)
-    if found is None:
+    units = [unit_of(case, clusters.get(case)) for case in common] if clusters else None
+    difference = paired.paired_difference(new - old, clusters=units, level=level)
+    if difference is None:
         return Drop(None, 0, "nothing to compare", None, level, None, None)
     before, after = arrays.mean_of(old), arrays.mean_of(new)
     value = (before - after) / before if before > 0 else None
-    return Drop(value, len(common), found.method, found.interval, level, before, after)
+    return Drop(value, len(common), difference.method, difference.interval, level, before, after)
 
 
 def evidence_of_drop(
@@ -397,15 +398,12 @@ def evidence_path(
         raise ValueError(f"{t.size} times but {len(runs)} runs")
     sums, cases = _units(runs, clusters or {})
     gains, below = _log_e_values(sums, cases), _below(sums, cases)
-    gaps = arrays.np.clip(arrays.np.diff(t, prepend=t[:1]), arrays.TIE, _LONGEST_DAYS) / _YEAR_DAYS
-    nothing, most = arrays.np.full(len(_SHIFTS), -arrays.np.inf), math.log(_MOST_YEARS)
+    gaps = _gap_years(t, t[:1])
+    nothing = arrays.np.full(len(_SHIFTS), -arrays.np.inf)
     capital, path = nothing, [0.0] * len(runs)
     start = alarmed = min(REFERENCE_RUNS, len(runs) - 1)
     for index in range(REFERENCE_RUNS, len(runs)):
-        capital = arrays.np.minimum(
-            arrays.np.logaddexp(capital, arrays.np.log(gaps[index])) + gains[index], most
-        )
-        path[index] = math.exp(float(arrays.np.logaddexp.reduce(capital))) / len(_SHIFTS)
+        capital, path[index] = _accrued(capital, float(arrays.np.log(gaps[index])), gains[index])
         if path[index - 1] < WARN_YEARS:
             alarmed = index
         recent = below[max(alarmed, index - 2) : index + 1]
@@ -417,6 +415,19 @@ def evidence_path(
     ahead = arrays.np.cumsum(gains[start:][::-1], axis=0)[::-1]
     size = int(arrays.np.argmax(ahead.max(axis=0)))
     return EvidencePath(tuple(path), start + int(arrays.np.argmax(ahead[:, size])))
+
+
+def _gap_years(times: Array, start: Array) -> Array:
+    """Return the years between runs, the first since a start, within the limits for one run."""
+    gaps = arrays.np.diff(times, prepend=start)
+    return arrays.np.asarray(arrays.np.clip(gaps, arrays.TIE, _LONGEST_DAYS) / _YEAR_DAYS)
+
+
+def _accrued(capital: Array, log_gap: float, gains: Array) -> tuple[Array, float]:
+    """Return the log capitals after a run, and their mean: evidence in years."""
+    grown = arrays.np.logaddexp(capital, log_gap) + gains
+    grown = arrays.np.minimum(grown, math.log(_MOST_YEARS))
+    return grown, math.exp(float(arrays.np.logaddexp.reduce(grown))) / grown.size
 
 
 _RATES = (0.03, 0.1, 0.25, 0.5, 0.9)
@@ -443,11 +454,8 @@ def evidence_of_rate(
     if m >= 1 - arrays.TIE:
         return (0.0,) * len(runs)
     bets = arrays.np.array([(share * (1 - m)) / (m * (1 - m)) for share in _RATES])
-    gaps = (
-        arrays.np.clip(arrays.np.diff(t, prepend=t[:1] - _FIRST_DAYS), arrays.TIE, _LONGEST_DAYS)
-        / _YEAR_DAYS
-    )
-    nothing, most = arrays.np.full(len(_RATES), -arrays.np.inf), math.log(_MOST_YEARS)
+    gaps = _gap_years(t, t[:1] - _FIRST_DAYS)
+    nothing = arrays.np.full(len(_RATES), -arrays.np.inf)
     capital, path = nothing, []
     for gap, run in zip(gaps, runs, strict=True):
         x = arrays.bounded(run, "shares", low=0, high=1)
@@ -456,8 +464,8 @@ def evidence_of_rate(
             path.append(0.0)
             continue
         gains = arrays.np.log1p(arrays.np.outer(bets, x - m)).sum(axis=1).round(9)
-        capital = arrays.np.minimum(arrays.np.logaddexp(capital, math.log(gap)) + gains, most)
-        path.append(math.exp(float(arrays.np.logaddexp.reduce(capital))) / len(_RATES))
+        capital, years = _accrued(capital, math.log(gap), gains)
+        path.append(years)
     return tuple(path)
 
 
@@ -467,19 +475,14 @@ def _below(sums: Array, cases: int) -> Array:
     return arrays.np.asarray(arrays.mean_of(means[:REFERENCE_RUNS]) - means)
 
 
-def _unit(case: str, clusters: Mapping[str, str]) -> str:
-    # No declared name begins like this.
-    return clusters.get(case, f"\0alone {case}")
-
-
 def _units(runs: Sequence[Mapping[str, float]], clusters: Mapping[str, str]) -> tuple[Array, int]:
     """Return scores added up by unit, a row a run, and the number of cases.
 
     A score that a run does not have is put at the mean of its case, where it says nothing.
     """
     means = case_means(runs)
-    cases = sorted(means, key=lambda case: (_unit(case, clusters), case))
-    names = [_unit(case, clusters) for case in cases]
+    cases = sorted(means, key=lambda case: (unit_of(case, clusters.get(case)), case))
+    names = [unit_of(case, clusters.get(case)) for case in cases]
     number = {name: i % _MOST_UNITS for i, name in enumerate(dict.fromkeys(names))}
     scores = arrays.np.array([[run.get(case, means[case]) for case in cases] for run in runs])
     sums = arrays.np.zeros((max(number.values()) + 1, len(runs)))
@@ -493,7 +496,7 @@ def _log_e_values(sums: Array, cases: int) -> Array:
     The bet is the likelihood ratio of a drop under normal noise, of which the size comes from all
     runs so far in any order. Its mean over which of them was the newest is 1 in every unit.
     """
-    found = arrays.np.zeros((len(sums), len(_SHIFTS)))
+    log_e = arrays.np.zeros((len(sums), len(_SHIFTS)))
     for index in range(REFERENCE_RUNS, len(sums)):
         away = sums[: index + 1] - sums[: index + 1].mean(axis=0)
         noise = float((away * away).sum()) / index
@@ -509,11 +512,9 @@ def _log_e_values(sums: Array, cases: int) -> Array:
         for place, power in enumerate((two, five, ten, ten * ten)):
             gains = 100 * _SHIFTS[place] * bet[-1] - arrays.np.log(power.mean(axis=0))
             # Rounded, because sums of arrays depend on the processor in the last digits.
-            found[index, place] = round(math.fsum(gains.tolist()), 9)
-    return found
+            log_e[index, place] = round(math.fsum(gains.tolist()), 9)
+    return log_e
 
-
-# --- samples of other cases each time -------------------------------------------------------------
 
 _SIZES = (1.0, 2.0, 3.0)
 """Drops that are bet on, in standard deviations of the means."""
@@ -550,21 +551,17 @@ def _means_path(t: Array, x: Array) -> tuple[float, int]:
     """Return the evidence after the last sample, in years, and where the fall likely began."""
     sizes = arrays.np.array(_SIZES)
     gains = arrays.np.zeros((x.size, sizes.size))
-    gaps = arrays.np.clip(arrays.np.diff(t, prepend=t[:1]), arrays.TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    gaps = _gap_years(t, t[:1])
     capital, years = arrays.np.full(sizes.size, -arrays.np.inf), 0.0
     for index in range(REFERENCE_RUNS, x.size):
         earlier = x[:index]
         away = earlier - arrays.mean_of(earlier)
         sd = max(math.sqrt(arrays.dot(away, away) / (index - 1)), _LEAST_SD)
-        found = math.sqrt(index / (index + 1)) * (float(x[index]) - arrays.mean_of(earlier)) / sd
-        share = float(arrays.special.stdtr(index - 1, found))
+        t_value = math.sqrt(index / (index + 1)) * (float(x[index]) - arrays.mean_of(earlier)) / sd
+        share = float(arrays.special.stdtr(index - 1, t_value))
         u = max(-_FARTHEST, float(arrays.special.ndtri(min(max(share, 1e-300), 1 - 1e-16))))
         gains[index] = -sizes * u - sizes**2 / 2
-        capital = arrays.np.minimum(
-            arrays.np.logaddexp(capital, math.log(gaps[index])) + gains[index],
-            math.log(_MOST_YEARS),
-        )
-        years = math.exp(float(arrays.np.logaddexp.reduce(capital))) / sizes.size
+        capital, years = _accrued(capital, math.log(gaps[index]), gains[index])
     start = min(REFERENCE_RUNS, x.size - 1)
     ahead = arrays.np.cumsum(gains[start:, int(arrays.np.argmax(capital))][::-1])[::-1]
     return years, start + int(arrays.np.argmax(ahead))

@@ -20,12 +20,12 @@ from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import pass_interval
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import PValue
-from edison_ci.stats.power import MOST_CASES, cases_for_margin
+from edison_ci.stats.power import cases_for_margin, smallest_count
 from edison_ci.stats.sentences import p_words
 from edison_ci.stats.verdicts import GateDecision, GateRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from edison_ci.stats.arrays import Array
 
@@ -79,11 +79,11 @@ def flip_p(pairs: Pairs) -> PValue:
     exchange are counted by convolution, so no random numbers are used. Declared clusters exchange
     the sides as a whole; with unequal repeats as well, the larger of the two p-values counts.
     """
-    found = [_by_case(pairs)]
+    p_values = [_by_case(pairs)]
     if pairs.clusters is not None:
         by_cluster = _by_cluster(pairs, pairs.clusters)
-        found = [by_cluster] if pairs.equal_repeats else [*found, by_cluster]
-    return max(found, key=lambda p: p.value)
+        p_values = [by_cluster] if pairs.equal_repeats else [*p_values, by_cluster]
+    return max(p_values, key=lambda p: p.value)
 
 
 def decide_flips(
@@ -96,34 +96,33 @@ def decide_flips(
     where the head has no answer: for PASS they broke, for FAIL they do not count.
     """
     rule = GateRule(margin=limit, confidence=confidence)
-    found, n = flips_of(pairs), pairs.n + len(lost)
+    flips, n = flips_of(pairs), pairs.n + len(lost)
     if pairs.n < 2:
-        return _decision(Verdict.INCONCLUSIVE, found, rule, method="none: too few cases")
+        return _decision(Verdict.INCONCLUSIVE, flips, rule, method="none: too few cases")
     p, bounds, method = flip_p(pairs), *_bounds(pairs, rule, lost)
     if bounds is None:
-        return _decision(Verdict.INCONCLUSIVE, found, rule, method="none: too few clusters")
-    shown = exceeds(found.shown, limit)
+        return _decision(Verdict.INCONCLUSIVE, flips, rule, method="none: too few clusters")
+    drop_shown = exceeds(flips.shown, limit)
     verdict = Verdict.INCONCLUSIVE
     if not exceeds(bounds.high, limit):
         verdict = Verdict.PASS
-    elif shown and p.value <= rule.alpha:
+    elif drop_shown and p.value <= rule.alpha:
         verdict = Verdict.FAIL
     unclear = verdict is Verdict.INCONCLUSIVE
-    needed = _needed(pairs, found, rule)
+    needed = _needed(pairs, flips, rule)
     notes = [] if pairs.n >= _FEW else ["very few cases"]
-    if unclear and found.noise is None and found.fixed:
+    if unclear and flips.noise is None and flips.fixed:
         notes.append(ONE_ANSWER)
     return _decision(
         verdict,
-        found,
+        flips,
         rule,
         method=f"{method}; {p.method}",
-        interval=_interval(pairs, found, rule),
+        interval=_interval(pairs, flips, rule),
         worst_plausible=bounds.high,
         best_plausible=bounds.low,
         p=p,
         p_adjusted=p.value,
-        drop_shown=shown,
         n_needed=needed,
         n_more=max(1, needed - n) if unclear and needed is not None else None,
         notes=tuple(notes),
@@ -131,21 +130,19 @@ def decide_flips(
 
 
 def _decision(
-    verdict: Verdict, found: Flips, rule: GateRule, *, method: str, **more: object
+    verdict: Verdict, flips: Flips, rule: GateRule, *, method: str, **more: object
 ) -> GateDecision:
     return GateDecision(
         verdict=verdict,
-        value=found.excess if found.n else None,
-        n=found.n,
+        value=flips.excess if flips.n else None,
+        n=flips.n,
         method=method,
-        **{"interval": None, "level": rule.confidence, **more},  # type: ignore[arg-type]
+        level=rule.confidence,
+        **more,  # type: ignore[arg-type]  # further fields of the decision
         margin=rule.margin,
         alpha=rule.alpha,
         kind="level",
     )
-
-
-# --- whole cases ----------------------------------------------------------------------------------
 
 
 class PassCount(NamedTuple):
@@ -170,11 +167,11 @@ class CaseFlips:
     @property
     def counts(self) -> str:
         """How many flip, beside the number that chance alone gives where it is known."""
-        said = f"{self.newly_failing:,} newly failing"
+        words = f"{self.newly_failing:,} newly failing"
         if self.newly_failing and self.expected is not None:
             near = f"about {round(self.expected):,}" if self.expected >= 0.5 else "none"
-            said += f" ({near} expected by chance)"
-        return f"{said}, {self.fixed:,} fixed"
+            words += f" ({near} expected by chance)"
+        return f"{words}, {self.fixed:,} fixed"
 
     @property
     def words(self) -> str:
@@ -225,9 +222,6 @@ def _expected(base: Sequence[PassCount], head: Sequence[PassCount]) -> float:
     return passes - everywhere
 
 
-# --- noise ----------------------------------------------------------------------------------------
-
-
 def _repeated(pairs: Pairs) -> bool:
     """Whether a case has more than one answer on a side."""
     return any(len(case) > 1 for side in (pairs.base, pairs.head) for case in side)
@@ -235,11 +229,11 @@ def _repeated(pairs: Pairs) -> bool:
 
 def _noise(side: Iterable[Sequence[float]]) -> Array:
     """Return the share of pairs of different repeats that flip, 0 for a single repeat."""
-    found = []
+    shares = []
     for case in side:
         k, passes = len(case), math.fsum(case)
-        found.append(passes * (k - passes) / (k * (k - 1)) if k > 1 else 0.0)
-    return np.array(found, dtype=np.float64)
+        shares.append(passes * (k - passes) / (k * (k - 1)) if k > 1 else 0.0)
+    return np.array(shares, dtype=np.float64)
 
 
 def _excesses(pairs: Pairs) -> list[Array]:
@@ -253,9 +247,6 @@ def _excesses(pairs: Pairs) -> list[Array]:
     if not _repeated(pairs):
         return [broken]
     return [broken - _noise(side) for side in (pairs.base, pairs.head)]
-
-
-# --- bounds ---------------------------------------------------------------------------------------
 
 
 def _bounds(pairs: Pairs, rule: GateRule, lost: Sequence[float]) -> tuple[Range | None, str]:
@@ -282,18 +273,18 @@ def _bounds(pairs: Pairs, rule: GateRule, lost: Sequence[float]) -> tuple[Range 
     return Range(low_end, max(ends)), "t bound with unseen broken cases added"
 
 
-def _interval(pairs: Pairs, found: Flips, rule: GateRule) -> Range | None:
+def _interval(pairs: Pairs, flips: Flips, rule: GateRule) -> Range | None:
     if not _repeated(pairs) and pairs.clusters is None:
-        shown = pass_interval(round(found.broken), pairs.n, level=rule.confidence)
-        return None if shown is None else shown.interval
+        interval = pass_interval(round(flips.broken), pairs.n, level=rule.confidence)
+        return None if interval is None else interval.interval
     excess = max(_excesses(pairs), key=mean_of)
     difference = paired_difference(excess, clusters=pairs.clusters, level=rule.confidence)
     return None if difference is None else difference.interval
 
 
-def _needed(pairs: Pairs, found: Flips, rule: GateRule) -> int | None:
+def _needed(pairs: Pairs, flips: Flips, rule: GateRule) -> int | None:
     """Return the cases at which the ceiling is kept if the share stays; None if it is too large."""
-    share = found.excess
+    share = flips.excess
     if share >= rule.margin or pairs.clusters is not None:
         return None
     if _repeated(pairs):
@@ -301,31 +292,16 @@ def _needed(pairs: Pairs, found: Flips, rule: GateRule) -> int | None:
         return cases_for_margin(
             spread, margin=rule.margin - max(share, 0.0), alpha=rule.alpha
         ).value
-    return _smallest(
+    return smallest_count(
         lambda n: special.betaincinv(share * n + 1, (1 - share) * n, rule.confidence) <= rule.margin
     )
-
-
-def _smallest(enough: Callable[[int], bool]) -> int | None:
-    low, high = 1, 2
-    while not enough(high):
-        if high >= MOST_CASES:
-            return None
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-# --- the exact test -------------------------------------------------------------------------------
 
 
 def _by_case(pairs: Pairs) -> PValue:
     """Exchange the labels of answers inside each case."""
     if not _repeated(pairs):
-        found = flips_of(pairs)
-        broken, differing = round(found.broken), round(found.broken + found.fixed)
+        flips = flips_of(pairs)
+        broken, differing = round(flips.broken), round(flips.broken + flips.fixed)
         p = float(special.betainc(broken, differing - broken + 1, 0.5)) if broken else 1.0
         return PValue(p, pairs.n, "exact binomial", "greater", differing, None)
     kinds: Counter[tuple[int, int, int]] = Counter()

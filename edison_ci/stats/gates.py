@@ -13,16 +13,16 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import exceeds, reaches
 from edison_ci.records import Verdict
 from edison_ci.stats.arrays import TIE, Range, bounded, grouped, np, special
-from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
+from edison_ci.stats.intervals import interval_of_rate
 from edison_ci.stats.paired import EQUAL_DIFFERENCES, mean_error, paired_difference
 from edison_ci.stats.permutation import PValue, paired_p
 from edison_ci.stats.power import (
     DEFAULT_SD,
-    MOST_CASES,
     cases_for_margin,
     cases_in_clusters,
     distance_to_bound,
     sd_range,
+    smallest_count,
     unseen_cases,
 )
 from edison_ci.stats.scores import ALL_EQUAL, FEW_CLUSTERS, Unseen
@@ -36,7 +36,7 @@ from edison_ci.stats.sequential import (
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.intervals import Interval
@@ -76,11 +76,11 @@ def decide_level(
     the exact ones. A mean of scores passes only if it would with unseen cases at the worst score.
     """
     scores = bounded(case_scores, "scores", low=0, high=1)
-    shown = _shown(scores, clusters, confidence)
+    interval = interval_of_rate(scores, clusters, level=confidence)
     groups, alpha = grouped(scores, clusters), round(1 - confidence, 12)
     error = mean_error(groups)
-    if shown is None or error is None:
-        return _undecidable_level(shown, limit, confidence)
+    if interval is None or error is None:
+        return _undecidable_level(interval, limit, confidence)
     counts = _Counts.of(error, alpha)
     bounds = counts.bounds(alpha)
     low_is_bad = limit.wanted == "at_least"
@@ -91,15 +91,20 @@ def decide_level(
     verdict, needed = limit.verdict(bounds), None
     if verdict is Verdict.INCONCLUSIVE and abs(error.mean - limit.value) > TIE:
         like_these = _LikeThese(error, counts, limit, alpha, yes_or_no)
-        needed = _settled_at(lambda n: like_these.verdict(n / shown.n), shown.n)
+        # About the cases at which a verdict would come if the rest were like these.
+        needed = smallest_count(
+            lambda n: like_these.verdict(n / interval.n) is not Verdict.INCONCLUSIVE,
+            above=interval.n,
+            near=2 * interval.n,
+        )
     p = counts.p(limit, "" if yes_or_no else ", effective n")
     return GateDecision(
         verdict=verdict,
         value=error.mean,
-        n=shown.n,
+        n=interval.n,
         method=p.method,
-        interval=shown.interval,
-        level=shown.level,
+        interval=interval.interval,
+        level=interval.level,
         margin=limit.value,
         kind="level",
         alpha=alpha,
@@ -107,11 +112,10 @@ def decide_level(
         best_plausible=bounds.high if low_is_bad else bounds.low,
         p=p,
         p_adjusted=p.value,
-        drop_shown=p.value <= alpha,
         n_needed=needed,
-        n_more=None if needed is None else max(1, needed - shown.n),
+        n_more=None if needed is None else max(1, needed - interval.n),
         clusters=_clusters(clusters),
-        notes=_few_notes(shown.n, clusters),
+        notes=_few_notes(interval.n, clusters),
     )
 
 
@@ -191,18 +195,10 @@ class _LikeThese:
         return self.limit.verdict(bounds)
 
 
-def _shown(scores: Array, clusters: Sequence[str] | None, level: float) -> Interval | None:
-    if clusters is not None:
-        return clustered_interval(scores, clusters, level=level)
-    if scores.size and np.isin(scores, (0.0, 1.0)).all():
-        return pass_interval(int(scores.sum()), scores.size, level=level)
-    return mean_interval(scores, level=level)
-
-
 def _clusters(clusters: Sequence[str] | None) -> int | None:
     """Return how many clusters there are, where any has more than one case."""
-    found = len(set(clusters or ()))
-    return None if clusters is None or found == len(clusters) else found
+    count = len(set(clusters or ()))
+    return None if clusters is None or count == len(clusters) else count
 
 
 def _few_notes(n: int, clusters: Sequence[str] | None) -> tuple[str, ...]:
@@ -228,7 +224,6 @@ def decide_as_is(
         value=value,
         n=n,
         method="compared as it is",
-        interval=None,
         level=1.0,
         margin=limit.value,
         kind="level",
@@ -236,29 +231,12 @@ def decide_as_is(
     )
 
 
-def _settled_at(verdict_at: Callable[[int], Verdict], n: int) -> int | None:
-    """Return about the cases at which a verdict would come if the rest were like these."""
-    low, high = n, min(2 * n, MOST_CASES)
-    while verdict_at(high) is Verdict.INCONCLUSIVE:
-        if high == MOST_CASES:
-            return None
-        low, high = high, min(2 * high, MOST_CASES)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if verdict_at(middle) is Verdict.INCONCLUSIVE:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _undecidable_level(shown: Interval | None, limit: Limit, confidence: float) -> GateDecision:
+def _undecidable_level(interval: Interval | None, limit: Limit, confidence: float) -> GateDecision:
     return GateDecision(
         verdict=Verdict.INCONCLUSIVE,
-        value=None if shown is None else shown.estimate,
-        n=0 if shown is None else shown.n,
+        value=None if interval is None else interval.estimate,
+        n=0 if interval is None else interval.n,
         method="none: too few cases",
-        interval=None,
         level=confidence,
         margin=limit.value,
         kind="level",
@@ -279,18 +257,20 @@ def decide(
 ) -> GateDecision:
     """Decide a gate on the scores of the same cases (STATS 7)."""
     rule, missing = rule or GateRule(), missing or Missing()
-    found = paired_difference(_differences(pairs), clusters=pairs.clusters, level=rule.confidence)
+    difference = paired_difference(
+        _differences(pairs), clusters=pairs.clusters, level=rule.confidence
+    )
     bounds = _bounds(pairs, rule)
-    if found is None or bounds is None:
-        return _undecidable(found, rule, missing, n=pairs.n)
+    if difference is None or bounds is None:
+        return _undecidable(difference, rule, missing, n=pairs.n)
     p = paired_p(pairs, rng=rng, side="less", level=rule.alpha)
     if rule.guarantee == "strict":
         p = _strict_p(pairs, rule)
     drop_shown = _drop_shown(bounds, rule)
     verdict = _verdict(bounds.passes, drop_shown and p.value <= rule.alpha)
     notes = _few_notes(pairs.n, pairs.clusters)
-    if found.method == EQUAL_DIFFERENCES:
-        notes = (*notes, ties_words(pairs.n, found.value, found.interval))
+    if difference.method == EQUAL_DIFFERENCES:
+        notes = (*notes, ties_words(pairs.n, difference.value, difference.interval))
     if verdict is Verdict.PASS and bounds.high < -TIE and p.value <= rule.alpha:
         notes = (*notes, "small real drop, inside your tolerance")
     low = bounds.low
@@ -300,14 +280,14 @@ def decide(
         if at_worst is None or not at_worst.passes:
             verdict, notes = Verdict.INCONCLUSIVE, (*notes, lost_words(missing.lost))
     verdict, more = _allow_for_missing(verdict, pairs, missing)
-    needed, wanted = _needed(pairs, rule)
+    needed, needed_range = _needed(pairs, rule)
     inconclusive = verdict is Verdict.INCONCLUSIVE
     return GateDecision(
         verdict=verdict,
-        value=found.value,
+        value=difference.value,
         n=pairs.n,
         method=_method(rule, p),
-        interval=found.interval,
+        interval=difference.interval,
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,
@@ -315,10 +295,9 @@ def decide(
         best_plausible=bounds.high,
         p=p,
         p_adjusted=p.value,
-        drop_shown=drop_shown,
         n_needed=needed,
         n_more=_more(needed, pairs.n) if inconclusive else None,
-        n_more_range=wanted if inconclusive and pairs.n < _FEW else None,
+        n_more_range=needed_range if inconclusive and pairs.n < _FEW else None,
         clusters=_clusters(pairs.clusters),
         missing=missing.count,
         notes=(*notes, *more),
@@ -344,7 +323,6 @@ def identical_outputs(n: int, rule: GateRule | None = None) -> GateDecision:
         value=0.0,
         n=n,
         method="none: the outputs are the same",
-        interval=None,
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,
@@ -426,10 +404,10 @@ def _allow_for_missing(
     share = missing.count / (pairs.n + missing.count)
     if not exceeds(share, WARN_MISSING):
         return verdict, ()
-    said = f"{missing.count} of {pairs.n + missing.count} cases are missing"
+    note = f"{missing.count} of {pairs.n + missing.count} cases are missing"
     if exceeds(share, MOST_MISSING):
-        return Verdict.INCONCLUSIVE, (f"{said}: too many to decide",)
-    return verdict, (said,)
+        return Verdict.INCONCLUSIVE, (f"{note}: too many to decide",)
+    return verdict, (note,)
 
 
 def _needed(
@@ -494,15 +472,15 @@ def _method(rule: GateRule, p: PValue) -> str:
 
 
 def _undecidable(
-    found: Difference | None, rule: GateRule, missing: Missing, *, n: int
+    difference: Difference | None, rule: GateRule, missing: Missing, *, n: int
 ) -> GateDecision:
     needed = _units(DEFAULT_SD, rule)
     return GateDecision(
         verdict=Verdict.INCONCLUSIVE,
-        value=None if found is None else found.value,
+        value=None if difference is None else difference.value,
         n=n,
         method="none: too few cases",
-        interval=None if found is None else found.interval,
+        interval=None if difference is None else difference.interval,
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from edison_ci.stats.arrays import Floats
 
 
+_YES_OR_NO = frozenset((0.0, 1.0))
+
+
 # In plain Python: every run with several repeats asks it.
 def pass_at_k(passes: int, runs: int, k: int) -> float | None:
     """Return the chance that at least one of k runs passes (Chen et al. 2021).
@@ -57,10 +60,30 @@ __all__ = [
     "Interval",
     "clustered_interval",
     "equal_interval",
+    "interval_of_mean",
+    "interval_of_rate",
     "mean_interval",
     "pass_interval",
     "score_interval",
 ]
+
+
+def interval_of_mean(
+    case_scores: Floats, clusters: Sequence[str] | None, *, level: float = 0.95
+) -> Interval | None:
+    """Return the interval of a mean of scores, of clusters where there are some."""
+    if clusters is None:
+        return mean_interval(case_scores, level=level)
+    return clustered_interval(case_scores, clusters, level=level)
+
+
+def interval_of_rate(
+    passes: Floats, clusters: Sequence[str] | None, *, level: float = 0.95
+) -> Interval | None:
+    """Return the interval of a pass rate; repeats may have passed in part (STATS 5)."""
+    if clusters is None and _YES_OR_NO.issuperset(passes):
+        return pass_interval(round(math.fsum(passes)), len(passes), level=level)
+    return interval_of_mean(passes, clusters, level=level)
 
 
 def clustered_interval(

@@ -72,7 +72,7 @@ def decide_amount(
         verdict = Verdict.FAIL
     needed = _cases_for_amount(over.se * math.sqrt(pairs.n), rule.margin * means[0], rule)
     moments = _moments(base, head, pairs.clusters)
-    both, one = (moments.ratio_range(tail) for tail in (rule.alpha / 2, rule.alpha))
+    both, one_sided = (moments.ratio_range(tail) for tail in (rule.alpha / 2, rule.alpha))
     return GateDecision(
         verdict=verdict,
         value=means[1] / means[0] - 1 if means[0] > 0 else None,
@@ -83,11 +83,10 @@ def decide_amount(
         margin=rule.margin,
         kind="relative",
         alpha=rule.alpha,
-        worst_plausible=None if one is None else one.high - 1,
-        best_plausible=None if one is None else one.low - 1,
+        worst_plausible=None if one_sided is None else one_sided.high - 1,
+        best_plausible=None if one_sided is None else one_sided.low - 1,
         p=p,
         p_adjusted=p.value,
-        drop_shown=dearer,
         n_needed=needed,
         n_more=_more(needed, pairs.n) if verdict is Verdict.INCONCLUSIVE else None,
         notes=() if pairs.n >= 10 else ("very few cases",),
@@ -100,6 +99,12 @@ def points_margin(relative: float, base_scores: Floats) -> float:
     if not scores.size:
         raise ValueError("a relative margin needs scores of the base")
     return relative * mean_of(scores)
+
+
+def margin_in_points(value: float, pairs: Pairs, *, relative: bool) -> float:
+    """Return a margin in points of 0-1, never quite 0 or 1, which no bound can keep exactly."""
+    points = points_margin(value, pairs.means("base")) if relative and pairs.n else value
+    return min(max(points, TOLERANCE), 1 - TOLERANCE)
 
 
 def decide_win_rate(
@@ -173,7 +178,6 @@ def decide_tail(base: Floats, head: Floats, *, margin: float = 0.10) -> GateDeci
         value=change,
         n=n,
         method="p95 compared as it is",
-        interval=None,
         level=1.0,
         margin=margin,
         kind="relative",
@@ -252,7 +256,6 @@ def _no_amounts(pairs: Pairs, rule: AmountRule, *, nothing: bool) -> GateDecisio
         value=0.0 if nothing else None,
         n=pairs.n,
         method="none: nothing was spent" if nothing else "none: too few cases",
-        interval=None,
         level=rule.confidence,
         margin=rule.margin,
         kind="relative",

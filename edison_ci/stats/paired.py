@@ -134,8 +134,10 @@ def mean_error(groups: Groups, unseen: Unseen | None = None) -> MeanError | None
     if groups.sums.size < 2:
         return None
     if groups.sizes.max() > 1:
-        found = clustered_mean(groups.sums.tolist(), groups.sizes.tolist(), unseen)
-        return MeanError(found.mean, math.sqrt(found.variance), found.df, found.units)
+        clustered = clustered_mean(groups.sums.tolist(), groups.sizes.tolist(), unseen)
+        return MeanError(
+            clustered.mean, math.sqrt(clustered.variance), clustered.df, clustered.units
+        )
     count, value = unseen or (0.0, 0.0)
     n = groups.sums.size + count
     mean = (sum_of(groups.sums) + count * value) / n

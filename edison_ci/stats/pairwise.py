@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of, np, special
-from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
 
@@ -115,20 +115,20 @@ def win_rate(
     second = bounded([case.second or 0.0 for case in kept], "values", low=0, high=1)
     clusters = _clusters(kept)
     wins, excluded = (first + second) / 2, len(cases) - len(kept)
-    shown = _interval(wins, clusters, level)
-    if shown is None:
+    interval = interval_of_mean(wins, clusters, level=level)
+    if interval is None:
         return WinRate(
             None, 0, "no case in both orders", None, level, Preference.UNCLEAR, None, None,
             excluded, (),
         )  # fmt: skip
     p = sign_flip(wins - 0.5, rng=rng, clusters=clusters)
     return WinRate(
-        value=shown.estimate,
+        value=interval.estimate,
         n=len(kept),
-        method=shown.method,
-        interval=shown.interval,
+        method=interval.method,
+        interval=interval.interval,
         level=level,
-        preference=_preference(shown, p, _interval(wins, clusters, 0.90)),
+        preference=_preference(interval, p, interval_of_mean(wins, clusters, level=0.90)),
         p=p,
         order=_order_effect(first, second, clusters, rng=rng),
         excluded=excluded,
@@ -167,34 +167,28 @@ def _order_effect(
     first: Array, second: Array, clusters: Sequence[str] | None, *, rng: np.random.Generator
 ) -> OrderEffect | None:
     bias = (first + (1 - second)) / 2 - 0.5
-    found = paired_difference(bias, clusters=clusters)
-    if found is None:
+    difference = paired_difference(bias, clusters=clusters)
+    if difference is None:
         return None
     return OrderEffect(
-        value=found.value,
-        n=found.n,
-        method=found.method,
-        interval=found.interval,
-        level=found.level,
+        value=difference.value,
+        n=difference.n,
+        method=difference.method,
+        interval=difference.interval,
+        level=difference.level,
         p=sign_flip(bias, rng=rng, clusters=clusters),
         consistency=float(np.mean(np.abs(first - second) <= TIE)),
     )
 
 
-def _preference(shown: Interval, p: PValue, narrow: Interval | None) -> Preference:
+def _preference(interval: Interval, p: PValue, narrow: Interval | None) -> Preference:
     # Rounded, because 1 - 0.95 is a little more than 0.05.
-    if shown.n >= 2 and p.value <= round(1 - shown.level, 12):
-        return Preference.A if shown.estimate > 0.5 else Preference.B
+    if interval.n >= 2 and p.value <= round(1 - interval.level, 12):
+        return Preference.A if interval.estimate > 0.5 else Preference.B
     ends = None if narrow is None else narrow.interval
     if ends and reaches(ends.low, _EQUIVALENT.low) and reaches(_EQUIVALENT.high, ends.high):
         return Preference.EQUIVALENT
     return Preference.UNCLEAR
-
-
-def _interval(wins: Array, clusters: Sequence[str] | None, level: float) -> Interval | None:
-    if clusters is None:
-        return mean_interval(wins, level=level)
-    return clustered_interval(wins, clusters, level=level)
 
 
 def _clusters(cases: Sequence[BothOrders]) -> tuple[str, ...] | None:

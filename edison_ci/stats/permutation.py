@@ -6,6 +6,7 @@ where every relabelling can be counted: by the binomial distribution for differe
 by convolution for differences on a grid, by listing up to a million sums. Otherwise relabellings
 are drawn at random, and more of them while the result is too near to the level of the decision to
 be called, so that no seed decides. Every command asks here, so that one question has one p-value.
+Whether the mix of what users ask changed is a permutation test as well.
 """
 
 from __future__ import annotations
@@ -17,15 +18,75 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.arrays import TIE, TOLERANCE, dot, finite, grouped, np, special, sum_of
+from edison_ci.stats.arrays import (
+    TIE,
+    TOLERANCE,
+    dot,
+    finite,
+    generator_for,
+    grouped,
+    np,
+    special,
+    sum_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.paired import Pairs
+
+
+_SHUFFLES = 4_999
+
+
+@dataclass(frozen=True, slots=True)
+class MixShift:
+    """How the shares of categories changed, and whether by more than chance."""
+
+    value: float
+    """Half the sum of the absolute changes of shares: 0 for the same mix, 1 for another one."""
+    n: int
+    """Questions of the newer sample."""
+    method: str
+    p: float
+    category: str
+    """The one whose share changed most."""
+    before: float
+    now: float
+
+
+def mix_shift(before: Mapping[str, int], now: Mapping[str, int]) -> MixShift | None:
+    """Compare two samples of categories by permutation (Pitman 1937); None with an empty one.
+
+    The statistic is Pearson's chi-square of the two rows; questions are shuffled between them.
+    """
+    names = sorted(before.keys() | now.keys())
+    old = np.array([before.get(name, 0) for name in names], dtype=np.int64)
+    new = np.array([now.get(name, 0) for name in names], dtype=np.int64)
+    if not old.sum() or not new.sum():
+        return None
+    total, size = old + new, int(new.sum())
+    expected = total * size / total.sum()
+    rng = generator_for(names, config_hash=f"{old.tolist()} {new.tolist()}")
+    drawn = rng.multivariate_hypergeometric(total, size, size=_SHUFFLES)
+    seen = float(((new - expected) ** 2 / expected).sum())
+    extreme = int((((drawn - expected) ** 2 / expected).sum(axis=1) >= seen - TIE).sum())
+    shares = old / old.sum(), new / new.sum()
+    moved = np.abs(shares[1] - shares[0])
+    most = int(np.argmax(moved))
+    return MixShift(
+        value=float(moved.sum() / 2),
+        n=size,
+        method="chi-square by permutation",
+        p=(1 + extreme) / (1 + _SHUFFLES),
+        category=names[most],
+        before=float(shares[0][most]),
+        now=float(shares[1][most]),
+    )
+
 
 Side: TypeAlias = Literal["two-sided", "less", "greater"]
 
@@ -170,7 +231,7 @@ def paired_p(
     relabelled = relabel_repeats(pairs, rng=rng, side=side, level=level)
     if pairs.clusters is None:
         return relabelled
-    return max(relabelled, flipped(), key=lambda found: found.value)
+    return max(relabelled, flipped(), key=lambda p: p.value)
 
 
 def _binomial(better: int, n: int) -> _Tails:
@@ -181,9 +242,6 @@ def _binomial(better: int, n: int) -> _Tails:
 def _normal(z: float) -> _Tails:
     less, greater = float(special.ndtr(z)), float(special.ndtr(-z))
     return _Tails(less, greater, 2 * min(less, greater))
-
-
-# --- every relabelling ----------------------------------------------------------------------------
 
 
 def _counted(units: Sequence[Array] | Array, observed: float) -> _Tails | None:
@@ -230,15 +288,15 @@ def _grid(units: Sequence[Array] | Array) -> _Grid | None:
         scale = math.lcm(scale, near.denominator)
         if scale > _FINEST:
             return None
-    found, span, steps = [], 0, 0
+    shares, span, steps = [], 0, 0
     for unit in units:
         places, counts = np.unique(np.rint(unit * scale).astype(np.int64), return_counts=True)
-        found.append((places, counts / unit.size))
+        shares.append((places, counts / unit.size))
         span += int(places[-1] - places[0])
         steps += span * places.size
         if steps > _CONVOLVED:
             return None
-    return _Grid(found, scale)
+    return _Grid(shares, scale)
 
 
 def _convolved(grid: _Grid) -> tuple[Array, int, int]:
@@ -250,9 +308,6 @@ def _convolved(grid: _Grid) -> tuple[Array, int, int]:
             wider[place : place + shares.size] += weight * shares
         shares, lowest = wider, lowest + int(places[0])
     return shares, lowest, grid.scale
-
-
-# --- random relabellings --------------------------------------------------------------------------
 
 
 def _drawn(draw: Callable[[], Array], observed: float, level: float) -> tuple[_Tails, int]:

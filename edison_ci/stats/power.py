@@ -103,8 +103,10 @@ def cases_for_margin(
         bound = distance_to_bound(n, sd=sd, alpha=alpha, drop=worst_case_drop)
         return bound + z_power * sd * math.sqrt(n) / (n + unseen_cases(alpha)) < margin
 
+    # Two is where a verdict begins. The criterion only improves from there on: each of its terms
+    # falls ((n - 1) / (n (n + 1)) is equal at 2 and 3, but t falls between them).
     return CasesNeeded(
-        value=_smallest_n(passes, near=64),
+        value=smallest_count(passes, near=64),
         method="one-sided t bound with unseen cases that lost everything",
         assumptions=(
             "the candidate is really unchanged",
@@ -196,26 +198,19 @@ def _power(n: int, *, ratio: float, alpha: float) -> float:
     return min(1.0, upper + lower)
 
 
-def _smallest_n(enough: Callable[[int], bool], *, near: int) -> int | None:
-    """Return the smallest n >= 2 that is enough; `enough` stays true once it is true.
+def smallest_count(enough: Callable[[int], bool], *, above: int = 1, near: int = 4) -> int | None:
+    """Return the smallest number above another that is enough; None beyond `MOST_CASES`.
 
-    Two is where a verdict begins. Both criteria of this module only improve from there on:
-    power because shift and degrees of freedom grow, the gate because each of its terms falls
-    ((n - 1) / (n (n + 1)) is equal at 2 and 3, but t falls between them).
+    `enough` stays true once it is true; the search begins at `near`.
     """
-    if enough(2):
-        return 2
-    low, high = 2, min(max(3, near), MOST_CASES)
+    low, high = above, min(near, MOST_CASES)
     while not enough(high):
         if high == MOST_CASES:
             return None
         low, high = high, min(2 * high, MOST_CASES)
     while high - low > 1:
         middle = (low + high) // 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 

@@ -68,7 +68,7 @@ def contrasts(
     means = {name: mean_of(column) for name, column in zip(names, columns, strict=True)}
     # In a tie the first by name is the best, so that the result is always the same.
     order = sorted(names, key=lambda name: (-round(means[name], 12), name))
-    found: list[Contrast] = []
+    compared: list[Contrast] = []
     highest = 0.0
     for size in range(len(order), 1, -1):
         among = order[:size]
@@ -79,15 +79,15 @@ def contrasts(
         p_values = [max(p, highest) for p in test.p]
         last = p_values[-1] > level + TOLERANCE
         for place in range(1, size) if last else [size - 1]:
-            one = Contrast(
+            contrast = Contrast(
                 among[place], order[0], -gaps[place], len(table), test.method,
                 p_values[place], test.draws, level,
             )  # fmt: skip
-            found.append(one)
+            compared.append(contrast)
         if last:
             break
         highest = p_values[-1]
-    return tuple(sorted(found, key=lambda one: one.prompt))
+    return tuple(sorted(compared, key=lambda contrast: contrast.prompt))
 
 
 def shared_level(look: int) -> float:
@@ -124,11 +124,11 @@ def _range_test(question: _Question, rng: np.random.Generator) -> _RangeTest:
     units = _units(table - table.mean(axis=1, keepdims=True), clusters)
     # Units in which all prompts are alike stay as they are.
     units = units[np.ptp(units, axis=1) > TOLERANCE]
-    wanted = np.asarray(gaps) * len(table) - TOLERANCE
-    counts, draws = np.zeros(wanted.size), 0
+    least_ranges = np.asarray(gaps) * len(table) - TOLERANCE
+    counts, draws = np.zeros(least_ranges.size), 0
     while draws < _MOST_DRAWS and _near(counts[-1], draws, level):
         ranges = _permuted_ranges(units, _DRAWS, rng)
-        counts += (ranges[:, None] >= wanted).sum(axis=0)
+        counts += (ranges[:, None] >= least_ranges).sum(axis=0)
         draws += _DRAWS
     p = tuple(((1 + counts) / (1 + draws)).tolist())
     unit = "cases" if clusters is None else "clusters"

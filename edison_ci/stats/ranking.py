@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import rounded
 from edison_ci.stats.arrays import Range, np, special
-from edison_ci.stats.correction import holm
+from edison_ci.stats.verdicts import holm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,20 +196,20 @@ def rank(
         )  # fmt: skip
     counts = games.by_case.sum(axis=0)
     pseudo = np.zeros_like(counts)
-    found = fit(games.model, counts)
+    fitted = fit(games.model, counts)
     notes: tuple[str, ...] = ()
     unplaced = games.without_limit(counts)
-    if unplaced or not found.settled:
+    if unplaced or not fitted.settled:
         # Half a win in each direction for every compared pair, shown in both orders alike.
         pseudo = games.half_wins()
-        found = fit(games.model, counts + pseudo)
+        fitted = fit(games.model, counts + pseudo)
         names = ", ".join(unplaced) or "every system"
         notes = (f"not enough losses to place {names} exactly",)
-    spread = _spread(games, found.parameters, pseudo, rng=rng)
+    spread = _spread(games, fitted.parameters, pseudo, rng=rng)
     if spread.warning:
         notes = (*notes, spread.warning)
-    placed = _placed(games, found.parameters, spread, rule)
-    extra = found.parameters[len(games.systems) - 1 :]
+    placed = _placed(games, fitted.parameters, spread, rule)
+    extra = fitted.parameters[len(games.systems) - 1 :]
     return Ranking(
         placed=placed,
         n=len(games.cases),

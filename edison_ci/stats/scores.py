@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 # In plain Python: numpy and scipy take longer to load than a run of a thousand stored answers
@@ -102,7 +102,7 @@ def _beta_share(x: float, a: float, b: float) -> float:
 
 def _fraction(x: float, a: float, b: float) -> float:
     c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1))
-    found = d
+    value = d
     for m in range(1, _STEPS):
         for numerator in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
@@ -110,14 +110,26 @@ def _fraction(x: float, a: float, b: float) -> float:
         ):
             d = 1 / _away(1 + numerator * d)
             c = _away(1 + numerator / c)
-            found *= c * d
+            value *= c * d
         if abs(c * d - 1) < _ENOUGH:
             break
-    return found
+    return value
 
 
 def _away(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
+
+
+def units_of(cases: Sequence[str], clusters: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the unit of each case: its cluster, or itself; None if no case has a cluster."""
+    if not any(case in clusters for case in cases):
+        return None
+    return tuple(unit_of(case, clusters.get(case)) for case in cases)
+
+
+def unit_of(case: str, cluster: str | None) -> str:
+    """Return what is independent of all others: the cluster, or the case without one."""
+    return f"case {case}" if cluster is None else f"cluster {cluster}"
 
 
 FEW_CLUSTERS = 8

@@ -38,20 +38,20 @@ def drift_sentence(
     if drop.current is None or drop.reference is None:
         return "Nothing to compare with the reference."
     over = "" if drop.runs == 1 else f" over the last {drop.runs:,} runs"
-    said = (
+    sentence = (
         f"Quality {fixed(100 * drop.current)}{over}, was {fixed(100 * drop.reference)} "
         f"({REFERENCE_RUNS}-run reference)"
     )
     if drop.value is not None:
-        said += f": {fixed(-100 * drop.value, signed=True)}%"
+        sentence += f": {fixed(-100 * drop.value, signed=True)}%"
     if report.alarm is Alarm.NONE:
         small = report.evidence.value >= WARN_YEARS
-        said += ", a small drop." if small else ", within the noise of these runs."
+        sentence += ", a small drop." if small else ", within the noise of these runs."
     else:
         years = "a year" if report.years == 1 else f"{significant(report.years, 3)} years"
         rare = f"once in {years}" if report.alarm is Alarm.ALERT else "once a quarter"
-        said += f". Without a change, seen at most {rare} on average."
-    return f"{said}{_trend_words(report.trend, _ahead(forecast, when, threshold))}"
+        sentence += f". Without a change, seen at most {rare} on average."
+    return f"{sentence}{_trend_words(report.trend, _ahead(forecast, when, threshold))}"
 
 
 def _trend_words(trend: Trend, ahead: str) -> str:
@@ -74,11 +74,11 @@ def _ahead(forecast: Forecast | None, when: Callable[[float], str], threshold: f
         return ""
     if forecast.value is None or threshold is None:
         return f"; {forecast.reason}" if forecast.reason else ""
-    said = f"; at this pace it reaches {points(threshold)} around {when(forecast.value)}"
+    words = f"; at this pace it reaches {points(threshold)} around {when(forecast.value)}"
     if forecast.interval is not None:
         low, high = forecast.interval
-        said += f" ({when(low)} to {when(high)})"
-    return said
+        words += f" ({when(low)} to {when(high)})"
+    return words
 
 
 def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> str:
@@ -92,14 +92,16 @@ def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> s
             f"Use {chosen.name}: within {points(margin)} points of the best "
             f"(worst plausible {worst}){cost}."
         )
-    said = f"Use {best.name}: no other model is shown to be within {points(margin)} points of it."
+    sentence = (
+        f"Use {best.name}: no other model is shown to be within {points(margin)} points of it."
+    )
     cheap = models[recommendation.cheapest_on_front]
     if cheap is not best and best.cost > 0:
-        said += (
+        sentence += (
             f" The cheapest choice is {cheap.name}: {points(best.value - cheap.value)} points "
             f"lower at {fixed(100 * cheap.cost / best.cost)}% of the cost."
         )
-    return said
+    return sentence
 
 
 _NOTICEABLE = 0.03
@@ -111,17 +113,19 @@ def judges_sentence(
 ) -> str:
     """Say on how many cases judges disagree, and who is strict or generous (STATS 3)."""
     listed = " (listed below)" if apart else ""
-    said = [f"{len(judges)} judges, they differ by 50+ points on {apart} of {cases(of)}{listed}."]
+    sentences = [
+        f"{len(judges)} judges, they differ by 50+ points on {apart} of {cases(of)}{listed}."
+    ]
     if len(judges) > 1:
         for name, bias in zip(judges, severity, strict=True):
             # From the panel's average to the average of the others.
             against = 0.0 if bias is None else bias * len(judges) / (len(judges) - 1)
             if reaches(abs(against), _NOTICEABLE):
                 how = "stricter" if against < 0 else "more generous"
-                said.append(
+                sentences.append(
                     f"Judge {name} is {fixed(100 * abs(against))} points {how} than the others."
                 )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def agreement_sentence(agreement: Agreement) -> str:
@@ -150,13 +154,13 @@ def win_sentence(rate: WinRate, *, a: str = "A", b: str = "B") -> str:
     if low is not None and high is not None:
         likely = f" (likely {fixed(100 * low)} to {fixed(100 * high)})"
     share = f"{fixed(100 * value)}%"
-    said = f"{name} preferred in {share}{likely} of {cases(rate.n)}, ties counted half."
+    sentence = f"{name} preferred in {share}{likely} of {cases(rate.n)}, ties counted half."
     if rate.preference in (Preference.UNCLEAR, Preference.EQUIVALENT):
-        said += f" {_capital(rate.preference.value)}."
+        sentence += f" {_capital(rate.preference.value)}."
     if rate.order is not None:
         agreed = f"{fixed(100 * rate.order.consistency)}%"
-        said += f" Judge agreed with itself after swapping on {agreed}."
-    return said
+        sentence += f" Judge agreed with itself after swapping on {agreed}."
+    return sentence
 
 
 def order_sentence(order: OrderEffect) -> str | None:
@@ -225,11 +229,11 @@ def sureness(alpha: float) -> str:
 def ties_words(n: int, value: float, interval: Range | None) -> str:
     """Say that all differences are the same, and what such an interval allows for."""
     size = signed(value)
-    said = f"all {n:,} differences are {size}{'' if size == '0' else ' points'}"
+    words = f"all {n:,} differences are {size}{'' if size == '0' else ' points'}"
     if interval is None:
-        return said
+        return words
     unseen = fixed(50 * (interval.high - interval.low), 1)
-    return f"{said}: up to {unseen}% of cases could differ and not have been seen"
+    return f"{words}: up to {unseen}% of cases could differ and not have been seen"
 
 
 def cases(n: int) -> str:
@@ -253,13 +257,13 @@ def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
     if decision.verdict is Verdict.PASS:
         if decision.worst_plausible is None:
             return _capital("; ".join(decision.notes)) + "."
-        said = (
+        sentence = (
             f"No drop beyond your {points(decision.margin)}-point tolerance: worst plausible "
             f"change {signed(decision.worst_plausible)} points ({sureness(decision.alpha)}, "
             f"{_units(decision)})."
         )
         real = "small real drop, inside your tolerance"
-        return f"{said} {_capital(real)}." if real in decision.notes else said
+        return f"{sentence} {_capital(real)}." if real in decision.notes else sentence
     if decision.verdict is Verdict.FAIL:
         p = decision.p_adjusted if decision.p_adjusted is not None else 1.0
         return (
@@ -291,13 +295,13 @@ def _at_least(decision: GateDecision) -> str:
 
 def _units(decision: GateDecision) -> str:
     """Say how many cases there are, and in how many clusters."""
-    said = cases(decision.n)
+    words = cases(decision.n)
     if decision.clusters is None:
-        return said
-    return f"{said} in {counted(decision.clusters, 'cluster')}"
+        return words
+    return f"{words} in {counted(decision.clusters, 'cluster')}"
 
 
-def _open_end(said: str, decision: GateDecision) -> str:
+def _open_end(sentence: str, decision: GateDecision) -> str:
     what = f"{_units(decision)} {'is' if decision.n == 1 else 'are'} too few"
     for note in decision.notes:
         if "missing" in note or "comparisons" in note:
@@ -305,7 +309,7 @@ def _open_end(said: str, decision: GateDecision) -> str:
     if decision.n_more is None:
         if decision.n_needed is None and decision.p is not None and "too few" in what:
             what = f"no number of {'cases' if decision.clusters is None else 'clusters'} settles it"
-        return f"{said} {_capital(what)}."
+        return f"{sentence} {_capital(what)}."
     if decision.n_more_range and None not in decision.n_more_range:
         low, high = decision.n_more_range
         more = f"about {further(decision, low)} to {further(decision, high)}"
@@ -313,33 +317,33 @@ def _open_end(said: str, decision: GateDecision) -> str:
         more = f"about {further(decision)}"
     if decision.clusters is not None:
         more += " clusters"
-    return f"{said} {_capital(what)}: {more} more would settle it if nothing really changed."
+    return f"{sentence} {_capital(what)}: {more} more would settle it if nothing really changed."
 
 
 def further(decision: GateDecision, more: int | None = None) -> str:
     """Return how many cases more are needed, or clusters where those are what is missing."""
-    wanted = decision.n_more if more is None else more
+    cases_more = decision.n_more if more is None else more
     if decision.clusters is None:
-        return f"{wanted or 0:,}"
-    return f"{max(1, math.ceil((wanted or 0) * decision.clusters / max(1, decision.n))):,}"
+        return f"{cases_more or 0:,}"
+    return f"{max(1, math.ceil((cases_more or 0) * decision.clusters / max(1, decision.n))):,}"
 
 
 def _level(decision: GateDecision, what: str) -> str:
     value, asked = points(decision.value or 0.0), points(decision.margin)
     if decision.worst_plausible is None:
         verb = {Verdict.PASS: "keeps", Verdict.FAIL: "misses"}.get(decision.verdict, "is open at")
-        shown = significant(decision.value or 0.0, 6)
-        return f"{what} is {shown} and {verb} its limit of {decision.margin:g}."
+        value_words = significant(decision.value or 0.0, 6)
+        return f"{what} is {value_words} and {verb} its limit of {decision.margin:g}."
     if decision.verdict is Verdict.PASS:
         worst = f"{points(decision.worst_plausible)} ({sureness(decision.alpha)})"
         return f"{what} {value}, worst plausible {worst}: keeps the limit of {asked}."
     if decision.verdict is Verdict.FAIL:
         best = f"{points(decision.best_plausible or 0.0)} ({sureness(decision.alpha)})"
         return f"{what} {value}, best plausible {best}: misses the limit of {asked}."
-    said = f"{what} {value}: not clear whether it keeps the limit of {asked}."
+    sentence = f"{what} {value}: not clear whether it keeps the limit of {asked}."
     if decision.n_more is None:
-        return said
-    return f"{said} {settled_by(decision)}"
+        return sentence
+    return f"{sentence} {settled_by(decision)}"
 
 
 def settled_by(decision: GateDecision) -> str:

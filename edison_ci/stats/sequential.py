@@ -15,7 +15,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.records import Verdict
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, np, special, sum_of
 from edison_ci.stats.permutation import PValue
-from edison_ci.stats.power import MOST_CASES
+from edison_ci.stats.power import smallest_count
 from edison_ci.stats.verdicts import GateDecision, GateRule
 
 if TYPE_CHECKING:
@@ -210,9 +210,9 @@ def _capital_of(
 def _stratum_capital(d: Array, weights: Array, *, null: Null, ends: Sequence[int]) -> Array:
     """Return log capitals of clusters of similar size after some numbers of them."""
     grid = _grid()
-    found = np.zeros((len(ends), grid.size))
+    capital = np.zeros((len(ends), grid.size))
     if not d.size:
-        return found
+        return capital
     gaps = weights[:, None] * (d[:, None] - grid[None, :])
     inner = slice(1, None) if null == "at most" else slice(None, -1)
     distinct = sorted({end for end in ends if end})
@@ -221,19 +221,19 @@ def _stratum_capital(d: Array, weights: Array, *, null: Null, ends: Sequence[int
         place = dict(zip(distinct, rows, strict=True))
         for index, end in enumerate(ends):
             if end:
-                found[index, inner] = place[end]
+                capital[index, inner] = place[end]
                 # No mean lies beyond the end of the scale, and any score refutes it.
                 lost = -1.0 if null == "at most" else 1.0
-                found[index, 0 if null == "at most" else -1] = (
+                capital[index, 0 if null == "at most" else -1] = (
                     np.inf if np.any(np.abs(d[:end] - lost) > TIE) else 0.0
                 )
-    return found
+    return capital
 
 
 def _split(one: Array, w: float, other: Array, v: float, *, null: Null) -> Array:
     """Return the smallest sum of two log capitals over ways to split a mean between two parts."""
     grid, (steps, whole) = _grid(), (_STEPS, w + v)
-    found = np.full_like(one, np.inf)
+    smallest = np.full_like(one, np.inf)
     for index, mean in enumerate(grid.tolist()):
         rest = (mean * whole - w * grid) / v
         places = (rest + 1) / _STEP
@@ -242,8 +242,8 @@ def _split(one: Array, w: float, other: Array, v: float, *, null: Null) -> Array
         # What is beyond the scale cannot be made up for by the other part.
         chosen = rounded[fits].astype(np.intp)
         if chosen.size:
-            found[:, index] = (one[:, fits] + other[:, chosen]).min(axis=1)
-    return found
+            smallest[:, index] = (one[:, fits] + other[:, chosen]).min(axis=1)
+    return smallest
 
 
 @cache
@@ -270,16 +270,7 @@ def cases_for_evidence(
         reached = n * drift - z * math.sqrt(n) * noise
         return float(np.logaddexp.reduce(reached)) - math.log(len(BETS)) >= target
 
-    high = 2
-    while not enough(high):
-        if high >= MOST_CASES:
-            return None
-        high = min(2 * high, MOST_CASES)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return smallest_count(enough)
 
 
 def _capital(gaps: Array, *, null: Null, means: Array, looks: Sequence[int] | None = None) -> Array:
@@ -332,7 +323,7 @@ def decide_look(
     verdict = Verdict.PASS if passed.p <= rule.alpha else Verdict.INCONCLUSIVE
     if verdict is not Verdict.PASS and dropped and lost.p <= rule.alpha:
         verdict = Verdict.FAIL
-    shown, sure = (
+    interval, sure = (
         always_valid_interval(units, looks=taken, level=level)
         for level in (rule.confidence, 1 - 2 * rule.alpha)
     )
@@ -342,7 +333,7 @@ def decide_look(
         value=units.mean,
         n=pairs.n,
         method="e-values at every look",
-        interval=shown,
+        interval=interval,
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,
@@ -350,7 +341,6 @@ def decide_look(
         best_plausible=None if sure is None else sure.high,
         p=PValue(lost.p, pairs.n, "e-value at every look", "less", differing, None),
         p_adjusted=lost.p,
-        drop_shown=dropped,
         clusters=None if pairs.clusters is None else d.size,
     )
 
@@ -361,7 +351,6 @@ def _not_looked(n: int, rule: GateRule) -> GateDecision:
         value=None,
         n=n,
         method="none: too few cases",
-        interval=None,
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,

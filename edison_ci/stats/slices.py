@@ -43,9 +43,9 @@ class Moments:
     @classmethod
     def of(cls, values: Iterable[float]) -> Moments:
         """Return the moments of these scores."""
-        found = cls()
-        found.extend(values)
-        return found
+        moments = cls()
+        moments.extend(values)
+        return moments
 
     def add(self, value: float) -> None:
         """Take a score."""
@@ -133,14 +133,14 @@ class ClusteredScores:
         if units < 2:
             mean = math.fsum(total for total, _ in self.groups.values()) / n
             return Interval(mean, None, None, n, "no interval from one cluster", level)
-        found = clustered_mean(
+        clustered = clustered_mean(
             [total for total, _ in self.groups.values()],
             [size for _, size in self.groups.values()],
         )
-        mean = min(max(found.mean, 0.0), 1.0)
-        if found.variance < ALL_EQUAL:
-            return equal_interval(mean, n, units=found.units, level=level)
-        return score_interval(mean, found.variance, n, df=found.df, level=level)
+        mean = min(max(clustered.mean, 0.0), 1.0)
+        if clustered.variance < ALL_EQUAL:
+            return equal_interval(mean, n, units=clustered.units, level=level)
+        return score_interval(mean, clustered.variance, n, df=clustered.df, level=level)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import snap
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, np
 from edison_ci.stats.gates import worst_plausible_change
-from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.verdicts import GateRule
 
@@ -112,13 +112,14 @@ def recommend(
     # The best was picked on the same cases: the error is divided by the number of others.
     strict = replace(rule, confidence=1 - rule.alpha / max(1, len(contenders) - 1))
     worst = [worst_plausible_change(s - scores[best], strict, clusters=clusters) for s in scores]
+    intervals = [interval_of_mean(s, clusters, level=rule.confidence) for s in scores]
     valued = [
         ValuedModel(
             name=contender.name,
             value=means[i],
             n=scores[i].size,
             method="non-inferior by the gate's bound, error divided by the others",
-            interval=_shown(scores[i], clusters, rule.confidence),
+            interval=None if (interval := intervals[i]) is None else interval.interval,
             level=rule.confidence,
             cost=contender.cost,
             latency_median=speeds[i],
@@ -171,11 +172,3 @@ def _dominates(
     if other[2] is not None and point[2] is not None:
         gaps.append(point[2] - other[2])
     return min(gaps) >= -TIE and max(gaps) > TIE
-
-
-def _shown(scores: Floats, clusters: Sequence[str] | None, level: float) -> Range | None:
-    if clusters is None:
-        found = mean_interval(scores, level=level)
-    else:
-        found = clustered_interval(scores, clusters, level=level)
-    return None if found is None else found.interval

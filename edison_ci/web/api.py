@@ -31,7 +31,7 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.resources import resource_folder
-from edison_ci.results.steering import steering_state
+from edison_ci.results.live_progress import steering_state
 from edison_ci.results.stored_runs import live_runs
 from edison_ci.sanitize import json_text
 from edison_ci.web.databases import settings_of

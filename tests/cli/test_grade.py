@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.stats.sampling import random_order
+from edison_ci.stats.corrected import random_order
 from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.stats.sampling import random_order
+from edison_ci.stats.corrected import random_order
 from edison_ci.stats.sentences import signed
 
 if TYPE_CHECKING:

@@ -14,13 +14,15 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.records import CellStatus, RunStatus
+from edison_ci.results.components import Finding
 from edison_ci.results.decisions import write_decisions
-from edison_ci.results.headline import Headline
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.rollups import write_rollups
-from edison_ci.results.run_result import Change, Files, Finding
-from edison_ci.results.slices import EstimateWithInterval, Slice
-from edison_ci.results.snapshot import SuiteChange
+from edison_ci.results.run_result import Change
+from edison_ci.results.run_sentences import Headline
+from edison_ci.results.scores import EstimateWithInterval
+from edison_ci.results.slices import Slice
+from edison_ci.results.snapshot import Files, SuiteChange
 from edison_ci.results.weaknesses import PromptContrast
 from edison_ci.stats.pruning import Contrast
 from edison_ci.store.cells import Component

@@ -15,10 +15,10 @@ from edison_ci.records import Case, CaseId, CellStatus, Side
 from edison_ci.report.html import PageRun, html_page, policy, stylesheet
 from edison_ci.report.markdown_report import markdown
 from edison_ci.results.cells import CellResult, Cells, ComponentResult, FailingCells, Grid, Square
+from edison_ci.results.components import ScoreSpread
 from edison_ci.results.report import Report
-from edison_ci.results.run_result import Cost
 from edison_ci.results.samples import Variant
-from edison_ci.results.scores import ScoreSpread
+from edison_ci.results.spending import Cost
 from tests.report.conftest import Half, Plot, Shelf, changed, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 

@@ -10,8 +10,8 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from edison_ci.report.annotations import Lines, changed_lines
 from edison_ci.report.sarif import MOST_RESULTS, RULES, sarif
+from edison_ci.results.components import Finding
 from edison_ci.results.report import Report
-from edison_ci.results.run_result import Finding
 from tests.report.conftest import SCHEMAS, Half, changed, everything
 from tests.report.test_markdown import kept
 

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.results import case_grid
-from edison_ci.results.case_grid import (
+from edison_ci.results import case_grid, case_query
+from edison_ci.results.case_grid import RepeatResult, worst_of
+from edison_ci.results.case_query import (
     CaseQuery,
     FoundCases,
     ListedCase,
     ListPlace,
-    RepeatResult,
     find_cases,
     place_in_list,
-    worst_of,
 )
+from edison_ci.results.components import ComponentName
 from edison_ci.results.explanation import failure_of
-from edison_ci.results.scores import ComponentName
 from edison_ci.store.answers import text_hash
 from edison_ci.store.cells import find_cell
 
@@ -150,7 +149,7 @@ def test_a_text_is_looked_for_in_as_many_answers_as_there_is_time_for(
     word = "thank"
     whole = every_page(connection, stored.against, text=word)
     assert found(connection, stored.against, text=word).searched is None
-    monkeypatch.setattr(case_grid, "MOST_ANSWERS", 20)
+    monkeypatch.setattr(case_query, "MOST_ANSWERS", 20)
     first = found(connection, stored.against, text=word)
     assert first.searched is not None
     assert first.searched < found(connection, stored.against).total

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from docs.gates import Graded, Results
-from edison_ci.results.leaderboard import Key, PreferenceRanking, preferences_of
-from edison_ci.results.samples import CaseFilter
+from edison_ci.results.case_filter import CaseFilter
+from edison_ci.results.pairwise import Key, PreferenceRanking, preferences_of
 
 VERSION = "b7c1e290"
 MODELS = ("small", "medium", "large", "huge")

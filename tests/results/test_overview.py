@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.results.overview import overview_of
+from edison_ci.results.trends import overview_of
 from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:

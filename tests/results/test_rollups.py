@@ -15,13 +15,9 @@ import pytest
 
 from docs.sample import Sample, build
 from edison_ci.records import CellStatus, Side
-from edison_ci.results.rollups import (
-    P95_FROM,
-    StoredEstimate,
-    cost_interval,
-    median_interval,
-    write_rollups,
-)
+from edison_ci.results.rollups import cost_interval, median_interval, write_rollups
+from edison_ci.results.scores import P95_FROM, VariantScore
+from edison_ci.stats.scores import Interval
 from edison_ci.store.cells import CaseFacts, CellRow, Component
 from edison_ci.store.database import open_database
 
@@ -135,10 +131,10 @@ def test_a_case_that_is_mended_loses_its_marks(db: sqlite3.Connection) -> None:
 
 def test_intervals_are_taken_from_whoever_made_them(db: sqlite3.Connection) -> None:
     measured = [
-        StoredEstimate("head", "support-reply", "small", "pass_rate", 0.5, 0.1, 0.9, 2, "Wilson"),
-        StoredEstimate("head", "", "", "composite", 0.7, 0.6, 0.8, 4, "t"),
+        VariantScore("", "", Interval(0.7, 0.6, 0.8, 4, "t"), None),
+        VariantScore("support-reply", "small", None, Interval(0.5, 0.1, 0.9, 2, "Wilson")),
     ]
-    write_rollups(FIRST, intervals=measured)(db)
+    write_rollups(FIRST, scores=measured)(db)
     row = one(db, "select * from rollup_model where run_id = ? and model = 'small'", FIRST)
     assert (row["pass_low"], row["pass_high"], row["pass_method"]) == (0.1, 0.9, "Wilson")
     assert row["composite_low"] is None

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.results.components import ComponentName
 from edison_ci.results.score_levels import level_examples
-from edison_ci.results.scores import ComponentName
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.results.scores import (
+from edison_ci.results.components import (
     ComponentName,
     ComponentSpread,
     ScoreSpread,
     by_component,
     combined_spread,
     component_spreads,
-    examples_of,
     graded_spreads,
     live_spreads,
 )
+from edison_ci.results.score_levels import examples_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,8 +11,8 @@ from docs.gates import Graded
 from edison_ci.errors import UsageError
 from edison_ci.records import CellStatus, Move
 from edison_ci.results.rollups import rollups_of
-from edison_ci.results.run_result import RunResult
-from edison_ci.results.triage import SHOWN, Triage, triage_of
+from edison_ci.results.run_result import FAILING_SHOWN, RunResult
+from edison_ci.results.triage import Triage, triage_of
 from edison_ci.store.cells import Component, find_cell
 from edison_ci.store.runs import find_run
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docs.gates import Results
 
 
-def triaged(results: Results, *, most: int | None = SHOWN) -> Triage:
+def triaged(results: Results, *, most: int | None = FAILING_SHOWN) -> Triage:
     return triage_of(ended(results), most=most)
 
 
@@ -40,7 +40,7 @@ def test_the_worst_cases_come_first_with_their_reason(results: Results) -> None:
     results.add(Graded("good", 1.0, passed=True))
     found = triaged(results)
     assert (found.cases, found.failing, found.flips) == (16, 15, None)
-    assert [one.case for one in found.worst] == [f"c{index:02}" for index in range(SHOWN)]
+    assert [one.case for one in found.worst] == [f"c{index:02}" for index in range(FAILING_SHOWN)]
     assert found.worst[3].why == "words: 3"
     assert len(triaged(results, most=None).worst) == 15
 
@@ -57,7 +57,7 @@ def test_cases_that_pass_are_counted_and_not_held_in_memory(results: Results) ->
     )
     tracemalloc.start()
     try:
-        triage = triage_of(found)
+        triage = triage_of(found, most=FAILING_SHOWN)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.results.versions import measured_prompts, model_scores
+from edison_ci.results.run_lists import measured_prompts
+from edison_ci.results.versions import model_scores
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from edison_ci.stats.correction import benjamini_hochberg, holm
+from edison_ci.stats.verdicts import benjamini_hochberg, holm
 
 P_VALUES = st.lists(st.floats(0, 1, allow_nan=False), min_size=1, max_size=20)
 

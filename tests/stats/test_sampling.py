@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edison_ci.stats.sampling import random_order, random_sample
+from edison_ci.stats.corrected import random_order, random_sample
 
 NAMES = [f"case {number}" for number in range(200)]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from edison_ci.records import Verdict
-from edison_ci.stats.correction import holm
 from edison_ci.stats.sequential import (
     BETS,
     Units,
@@ -24,7 +23,7 @@ from edison_ci.stats.sequential import (
     planned_levels,
     repeated_p,
 )
-from edison_ci.stats.verdicts import GateRule
+from edison_ci.stats.verdicts import GateRule, holm
 from tests.stats.anytime import by_capital, by_looks, pairs_of
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

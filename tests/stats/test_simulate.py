@@ -23,18 +23,17 @@ from benchmarks.simulate_judges import (
 )
 from benchmarks.simulate_repeated import repeated_inputs
 from edison_ci.records import Verdict
+from edison_ci.stats.calibration import agreement_bound
 from edison_ci.stats.convergence import sampled_gain, sampled_p
 from edison_ci.stats.corrected import LabelledScores, corrected_mean, decide_corrected
-from edison_ci.stats.correction import holm
 from edison_ci.stats.gates import Limit, decide, decide_level
-from edison_ci.stats.human_agreement import agreement_bound
 from edison_ci.stats.intervals import mean_interval
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.scores import Unseen, clustered_mean
 from edison_ci.stats.sequential import planned_levels, repeated_p
-from edison_ci.stats.verdicts import GateRule
+from edison_ci.stats.verdicts import GateRule, holm
 from tests.stats.anytime import by_looks
 
 SHAPES = {**UNCHANGED, **AT_MARGIN}

@@ -12,7 +12,7 @@ import pytest
 
 from edison_ci import utc
 from edison_ci.features.datasets import pages as datasets
-from edison_ci.results import case_grid
+from edison_ci.results import case_query
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages import experiment, leaderboard, run, run_tabs
@@ -97,7 +97,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the results count as too large for what is only worked out for small ones."""
     for page in (datasets, run, run_tabs, experiment, leaderboard):
         monkeypatch.setattr(page, "MOST_CELLS", 0)
-    monkeypatch.setattr(case_grid, "MOST_ANSWERS", 10)
+    monkeypatch.setattr(case_query, "MOST_ANSWERS", 10)
 
 
 @pytest.mark.nightly

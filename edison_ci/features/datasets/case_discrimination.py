@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import exceeds, reaches, snap
 from edison_ci.results import snapshot
-from edison_ci.stats import correction
 from edison_ci.stats import discrimination as stat_discrimination
+from edison_ci.stats import verdicts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -140,7 +140,7 @@ def discriminations(
         for case, row in sorted(table.items())
     ]
     tested = {each.case: each.found.p for each in found if each.found.p is not None}
-    adjusted = correction.benjamini_hochberg(list(tested.values()))
+    adjusted = verdicts.benjamini_hochberg(list(tested.values()))
     outcomes = dict(zip(tested, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
     judged = [_judged(each, *outcomes.get(each.case, (None, False))) for each in found]
     judged.sort(key=_order)

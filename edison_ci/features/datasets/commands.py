@@ -22,7 +22,7 @@ from edison_ci.features.datasets.edit_commands import CaseFilter, filter_options
 from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import plain_text
-from edison_ci.results import flakiness
+from edison_ci.results import case_history
 from edison_ci.stats import discrimination, sentences
 from edison_ci.store import judgments
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         QuestionQuality,
     )
     from edison_ci.records import Case
-    from edison_ci.results.flakiness import Flakiness
+    from edison_ci.results.case_history import Flakiness
 
 
 def _experiments(project: Project, name: str | None) -> list[Experiment]:
@@ -104,7 +104,7 @@ def health(state: CliState, experiment: str | None) -> None:
 @dataclass(slots=True)
 class _Findings:
     health: Health
-    flaky: Flakiness = field(default_factory=lambda: flakiness.Flakiness())
+    flaky: Flakiness = field(default_factory=lambda: case_history.Flakiness())
     quality: QuestionQuality = field(default_factory=lambda: dataset_health.QuestionQuality())
     discrimination: DatasetDiscrimination = field(
         default_factory=lambda: case_discrimination.DatasetDiscrimination()
@@ -121,7 +121,7 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
     with lookup.results_of(project) as reader:
         return _Findings(
             dataset_health.weigh(reader, name, examined),
-            flakiness.flakiness_of(reader, name),
+            case_history.flakiness_of(reader, name),
             dataset_health.quality_of(judgments.question_scores(reader, name), has),
             case_discrimination.discrimination_of(reader, name, has),
         )

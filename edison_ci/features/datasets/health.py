@@ -22,7 +22,7 @@ from edison_ci.config.cases import is_holdout
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, is_statement
 from edison_ci.numeric import exceeds, reaches, snap
 from edison_ci.records import canonical_json
-from edison_ci.results.flakiness import APART
+from edison_ci.results.case_history import APART
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
 from edison_ci.stats.scores import mean_interval
 

@@ -17,11 +17,18 @@ from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Range, interval
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.report.components import fluid_figure
+from edison_ci.results.case_history import Flakiness, flakiness_of
 from edison_ci.results.coverage import coverage_of
-from edison_ci.results.flakiness import Flakiness, flakiness_of
-from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
+from edison_ci.results.run_lists import (
+    FoundCase,
+    cases_of,
+    cells_of,
+    experiments,
+    find_cases,
+    last_whole,
+    tags_of,
+)
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.search import FoundCase, find_cases
 from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
 from edison_ci.store.runs import find_run
 from edison_ci.web.cache import REFRESH_S

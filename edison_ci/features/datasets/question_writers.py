@@ -19,9 +19,9 @@ from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
 from edison_ci.results.case_likeness import NEARLY_THE_SAME, KnownCases
 from edison_ci.results.leaderboard import Contrast
-from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import unpaired_difference
 from edison_ci.stats.scores import mean_interval, pass_interval
+from edison_ci.stats.verdicts import holm
 from edison_ci.store.answers import SIMULATED
 
 if TYPE_CHECKING:

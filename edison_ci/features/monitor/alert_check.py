@@ -28,7 +28,7 @@ from edison_ci.features.monitor.alert_rows import (
 )
 from edison_ci.numeric import duration, fixed, percent
 from edison_ci.records import RunStatus
-from edison_ci.results.stuck_runs import stuck_runs
+from edison_ci.results.run_lists import stuck_runs
 from edison_ci.store import integrity
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import is_alive

@@ -19,8 +19,7 @@ from edison_ci.features.monitor.metrics import (
 )
 from edison_ci.features.monitor.operation_numbers import unfinished_runs
 from edison_ci.features.monitor.schedules import read_schedules, scheduler_status
-from edison_ci.results.run_lists import last_run_at
-from edison_ci.results.stuck_runs import stuck_runs
+from edison_ci.results.run_lists import last_run_at, stuck_runs
 from edison_ci.store.database import is_current, migrations, version_of
 from edison_ci.store.duties import read_duties
 from edison_ci.store.liveness import is_alive

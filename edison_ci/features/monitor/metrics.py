@@ -22,8 +22,8 @@ from edison_ci.features.monitor.operation_numbers import (
     unfinished_runs,
 )
 from edison_ci.numeric import significant
-from edison_ci.results.rollups import totals_of_run
 from edison_ci.results.run_lists import experiments, last_of, runs_by_status
+from edison_ci.results.scores import totals_of_run
 from edison_ci.results.spending import WITHIN_MS, booked, run_cost
 from edison_ci.sanitize import line
 from edison_ci.store.duties import read_duties

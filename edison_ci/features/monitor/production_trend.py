@@ -15,7 +15,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import percent, score
 from edison_ci.results.snapshot import outputs_of, production_runs
 from edison_ci.results.trends import days_of, points_of_runs
-from edison_ci.stats import drift, sentences, traffic
+from edison_ci.stats import drift, permutation, sentences
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from edison_ci.results.trends import DriftFinding, TrendRun
     from edison_ci.stats.drift import DriftReport
-    from edison_ci.stats.traffic import MixShift
+    from edison_ci.stats.permutation import MixShift
 
 MOST_SAMPLES = 200
 _SURE = 0.001
@@ -114,7 +114,7 @@ def _shifts(
 ) -> Iterable[MixShift]:
     old, new = _mixes(connection, before), _mixes(connection, now)
     for kind in _KINDS:
-        shift = traffic.mix_shift(old[kind], new[kind])
+        shift = permutation.mix_shift(old[kind], new[kind])
         if shift is not None and shift.p <= _SURE:
             yield shift
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.api.notices import Notice
-from edison_ci.decide import findings
+from edison_ci.decide import recommendation
 from edison_ci.features.monitor.notifications import notify, recipients
 from edison_ci.numeric import dollars, fixed
 from edison_ci.records import RunStatus, Verdict
-from edison_ci.results.headline import headline_of
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.run_sentences import headline_of
 from edison_ci.results.trends import drift_of, points_of
 from edison_ci.store.runs import TRIAL, find_run, was_budget_alerted
 
@@ -69,8 +69,8 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
 def _supported(connection: sqlite3.Connection, experiment: str) -> list[str]:
     """Return what the runs of an experiment support, for those who only read the notice."""
     drift = drift_of(connection, points_of(connection, experiment, most=_RUNS))
-    advice = findings.advice_on(connection, None, experiment)
-    return [finding.sentence for finding in findings.findings_of(advice, drift)]
+    advice = recommendation.advice_on(connection, None, experiment)
+    return [finding.sentence for finding in recommendation.findings_of(advice, drift)]
 
 
 def _outcome(status: RunStatus, verdict: Verdict | None, *, by_budget: bool) -> str:

@@ -19,7 +19,8 @@ from edison_ci.numeric import exceeds, mean_or_none, rounded
 from edison_ci.records import Move, Side
 from edison_ci.results.comparison import ComparisonSettings, compare_choices
 from edison_ci.results.comparison_sample import CellChoice, comparison_sample
-from edison_ci.results.samples import SIDES, TwoSidedSample, metric_of
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.samples import SIDES, TwoSidedSample
 from edison_ci.results.scores import interval_json
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified

@@ -29,8 +29,9 @@ from edison_ci.proposals import candidate, context
 from edison_ci.report import files as report_files
 from edison_ci.report import pdf as report_pdf
 from edison_ci.report.document import plain_rows
-from edison_ci.results import current_prices, samples
+from edison_ci.results import case_filter as result_case_filter
 from edison_ci.results import leaderboard as result_leaderboard
+from edison_ci.results import spending as result_spending
 from edison_ci.store import suggestions
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ def _announce(confirmation: PlanConfirmation, place: start.LoopContext) -> None:
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    case_filter = samples.case_filter_of(project, name, connection)
+    case_filter = result_case_filter.case_filter_of(project, name, connection)
     measured = result_leaderboard.measurements_of(
-        connection, name, case_filter, current_prices.CurrentPrices(project)
+        connection, name, case_filter, result_spending.CurrentPrices(project)
     )
     return (
         []

@@ -41,7 +41,8 @@ from edison_ci.proposals.guardrails import GuardrailContext, check_change, check
 from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import Side
-from edison_ci.results.samples import TwoSidedSample, metric_of
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import accept, converged
 from edison_ci.stats.sentences import points

@@ -31,7 +31,7 @@ from edison_ci.numeric import counted, fixed
 from edison_ci.records import Side, plain_text
 from edison_ci.results import stored_runs
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats import sampling
+from edison_ci.stats import corrected
 from edison_ci.store import cells as store_cells
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment
     from edison_ci.results.human_grades import Candidate
-    from edison_ci.stats.sampling import RandomSample
+    from edison_ci.stats.corrected import RandomSample
 
 
 def show_cell(
@@ -603,7 +603,7 @@ def _about(queue: grading_queue.GradingQueue) -> dict[str, Any]:
             "of": sample.of,
             "picked": sample.picked,
             "left_out": sample.left_out,
-            "needed": sampling.FEWEST_LABELS,
+            "needed": corrected.FEWEST_LABELS,
         },
     }
 
@@ -613,8 +613,8 @@ def _sample_sentence(sample: RandomSample) -> str:
     if sample.picked:
         were = "was" if sample.picked == 1 else "were"
         said += f"; {sample.picked:,} more {were} picked by hand"
-    if sample.n < min(sampling.FEWEST_LABELS, sample.of):
-        said += f"; {sampling.FEWEST_LABELS} are needed to correct a score"
+    if sample.n < min(corrected.FEWEST_LABELS, sample.of):
+        said += f"; {corrected.FEWEST_LABELS} are needed to correct a score"
     return f"{said}."
 
 

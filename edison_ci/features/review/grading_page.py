@@ -22,7 +22,7 @@ from edison_ci.results.human_grades import (
     sample_of,
 )
 from edison_ci.stats.calibration import JudgeCheck, PairedGrade, check_judge
-from edison_ci.stats.sampling import FEWEST_LABELS
+from edison_ci.stats.corrected import FEWEST_LABELS
 from edison_ci.store.manual_grades import ManualGrade, last_grades
 from edison_ci.web.page_context import MOST_CELLS, SHOWN_ID, Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.answers import OwnGrade

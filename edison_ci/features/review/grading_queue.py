@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.features.review.gradebook import GradeBook, HumanGrade
     from edison_ci.records import Case
     from edison_ci.results.human_grades import Candidate, GradableAnswer
-    from edison_ci.stats.sampling import RandomSample
+    from edison_ci.stats.corrected import RandomSample
     from edison_ci.store.cells import CellRow
     from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run

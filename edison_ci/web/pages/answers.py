@@ -17,13 +17,12 @@ from edison_ci.records import CellStatus, Side
 from edison_ci.report.markup import element, join
 from edison_ci.results.case_grid import (
     CaseAnswer,
-    ListedCase,
     answers_to,
     case_kind,
     neighbouring_cases,
-    place_in_list,
     sibling_cell,
 )
+from edison_ci.results.case_query import ListedCase, place_in_list
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
 from edison_ci.web.page_context import (

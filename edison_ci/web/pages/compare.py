@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.records import Move
+from edison_ci.records import Move, Side
 from edison_ci.results.comparison import pair_settings
 from edison_ci.results.comparison_sample import CellChoice, Operands
 from edison_ci.results.run_lists import recent_ids
-from edison_ci.results.side_by_side import (
+from edison_ci.results.triage import (
     AnswerPair,
-    ComparedAnswer,
     ListedChange,
     SideBySide,
+    StoredAnswer,
     answer_pairs,
-    base_of,
-    moves_of,
-    outcome_word,
     side_by_side,
 )
 from edison_ci.web.cache import REFRESH_S
@@ -51,7 +48,7 @@ _OFFERED = 20
 class ShownAnswer(NamedTuple):
     """An answer of one side, as the page shows it."""
 
-    answer: ComparedAnswer
+    answer: StoredAnswer
     word: str
     text: str
     changes: Markup | None
@@ -115,12 +112,12 @@ def _choices(context: PageContext) -> tuple[CellChoice, CellChoice]:
     project = project_of(context)
     if not a:
         run = requested_run(context, b)
-        base = base_of(run)
-        if base is None:
+        if run.base_commit is None:
             raise UsageError(
                 f"run {run.id} was measured without a base", hint="name what to compare it with"
             )
-        return CellChoice(base[0], run, base[1]), CellChoice(b, run)
+        name = run.base_ref or run.base_commit[:8]
+        return CellChoice(name, run, Side.BASE), CellChoice(b, run)
     if project is None:  # names other than those of runs need the files
         return CellChoice(a, requested_run(context, a)), CellChoice(b, requested_run(context, b))
     operands = Operands(context.connection, project, context.args.text("experiment") or None)
@@ -161,7 +158,7 @@ def _compared(
         "shown": compared_cases,
         "paging": paging,
         "again": again,
-        "moves": moves_of(comparison.cases),
+        "moves": comparison.moves,
         "all": len(comparison.cases),
     }
 
@@ -205,6 +202,6 @@ def _pair(pair: AnswerPair, *, several: bool, full: bool) -> ShownPair:
             changes = word_diff(before, text, most=_MOST_WORDS)
         same = later and bool(text) and text == before
         reasons = grade_reasons(answer.cell, answer.judge_scores)
-        sides.append(ShownAnswer(answer, outcome_word(answer), text, changes, same, reasons))
+        sides.append(ShownAnswer(answer, answer.word, text, changes, same, reasons))
     title = f"{pair.variant.model} · {pair.variant.prompt}" if several else pair.variant.model
     return ShownPair(title, (sides[0], sides[1]))

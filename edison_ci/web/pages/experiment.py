@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import feature, utc
-from edison_ci.decide.findings import advice_on, findings_of
+from edison_ci.decide.recommendation import advice_on, findings_of
 from edison_ci.errors import UsageError
 from edison_ci.report.charts.trend import Rule, Trend, TrendPoint, trend
 from edison_ci.report.components import fluid_figure
 from edison_ci.report.run_charts import score_series, trends_of
-from edison_ci.results.rollups import totals_by_model
+from edison_ci.results.live_progress import Trouble, troubles_of
 from edison_ci.results.run_lists import count_of, experiments, ids_of
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.scores import totals_by_model
 from edison_ci.results.snapshot import has_pairwise_judge, objective_of
 from edison_ci.results.trends import TrendRun, alarm_rule, drift_of, floor_of, points_of
-from edison_ci.results.troubles import Trouble, troubles_of
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.cache import REFRESH_S
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from edison_ci.decide.findings import Finding
+    from edison_ci.decide.recommendation import Finding
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.trends import DriftFinding
     from edison_ci.store.runs import Run

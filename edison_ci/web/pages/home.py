@@ -14,7 +14,6 @@ from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
 from edison_ci.report.components import fluid_figure
 from edison_ci.results.history_words import audit_sentence
-from edison_ci.results.rollups import Totals, totals_of_run
 from edison_ci.results.run_lists import (
     experiments,
     last_complete,
@@ -22,6 +21,7 @@ from edison_ci.results.run_lists import (
     recent_ids,
     recent_scores,
 )
+from edison_ci.results.scores import Totals, totals_of_run
 from edison_ci.results.snapshot import objective_of
 from edison_ci.results.spending import (
     booked,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci import utc
 from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.numeric import counted, fixed
-from edison_ci.results.model_tests import ModelTest, ModelUse, last_tests, uses_since
+from edison_ci.results.spending import ModelTest, ModelUse, last_tests, uses_since
 from edison_ci.web.page_context import PER_PAGE, Page, paged
 from edison_ci.web.workspace import project_of
 

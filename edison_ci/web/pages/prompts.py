@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import feature
 from edison_ci.errors import EdisonError, UsageError
+from edison_ci.plan.versions import History, Version
 from edison_ci.report.components import diff_view
-from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
+from edison_ci.results.run_lists import measured_prompts
+from edison_ci.results.versions import ModelScore, model_scores
 from edison_ci.spelling import did_you_mean
 from edison_ci.web.page_context import Crumb, Page, PageContext, grouped, paged
 from edison_ci.web.workspace import git_state, project_of

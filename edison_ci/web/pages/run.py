@@ -10,16 +10,14 @@ from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
 from edison_ci.records import RunStatus, Side
 from edison_ci.report.run_facts import cell_counts
-from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
+from edison_ci.results.case_grid import Box, case_grid
+from edison_ci.results.case_query import METRICS, SORTS, CaseQuery
+from edison_ci.results.components import ComponentName
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.history_words import origin_sentence
-from edison_ci.results.live_progress import phase_changes, progress_of
+from edison_ci.results.live_progress import phase_changes, progress_of, troubles_of
 from edison_ci.results.run_result import STATUSES, RunResult
-from edison_ci.results.scores import (
-    ComponentName,
-)
 from edison_ci.results.triage import changed_lists
-from edison_ci.results.troubles import troubles_of
 from edison_ci.web import formats
 from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from edison_ci.results.comparison import BaseComparison
-    from edison_ci.results.headline import Headline
-    from edison_ci.results.rollups import Totals
+    from edison_ci.results.run_sentences import Headline
+    from edison_ci.results.scores import Totals
     from edison_ci.results.triage import ChangedList
     from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run

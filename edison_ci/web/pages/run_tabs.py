@@ -12,19 +12,13 @@ from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import heatmap
 from edison_ci.report.components import fluid_figure
 from edison_ci.report.run_charts import SLICE_METRICS, slices_chart
+from edison_ci.results.components import ComponentName, by_component, combined_spread
 from edison_ci.results.decisions import count_rounds, decisions_of
 from edison_ci.results.history_words import count_events, event_lines
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
 from edison_ci.results.run_lists import cases_of
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.score_levels import level_examples
-from edison_ci.results.scores import (
-    MOST_SEARCHED,
-    ComponentName,
-    by_component,
-    combined_spread,
-    examples_of,
-)
+from edison_ci.results.score_levels import MOST_SEARCHED, examples_of, level_examples
 from edison_ci.results.slices import slice_order
 from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
@@ -41,7 +35,7 @@ from edison_ci.web.pages.run import tab_page
 
 if TYPE_CHECKING:
     from edison_ci.report.charts.drawing import Drawing
-    from edison_ci.results.scores import ComponentSpread, ScoreSpread
+    from edison_ci.results.components import ComponentSpread, ScoreSpread
     from edison_ci.store.runs import Run
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.results.search import MOST
-from edison_ci.results.search import search as search_results
+from edison_ci.plan.versions import MOST
+from edison_ci.results.run_lists import search as search_results
 from edison_ci.web.page_context import Page
 from edison_ci.web.workspace import project_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edison_ci.stats.agreement import cohen
-from edison_ci.stats.human_agreement import agreement_bound
+from edison_ci.stats.calibration import agreement_bound
 
 HUMAN = [1, 1, 1, 1, 1, 1, 0, 0, 0, 0] * 4
 JUDGE = [1, 1, 1, 1, 1, 0, 0, 0, 0, 1] * 4

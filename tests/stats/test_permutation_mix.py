@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from edison_ci.stats.traffic import mix_shift
+from edison_ci.stats.permutation import mix_shift
 
 NAMES = ["en", "de", "fr", "pl"]
 SHARES = [0.6, 0.25, 0.1, 0.05]
