@@ -17,15 +17,15 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import bundles
 from edison_ci.cli.groups import LazyGroup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
 from edison_ci.config import load
 from edison_ci.errors import EdisonError, ProjectNotFound, UsageError
 from edison_ci.features.importing import drafts, output
-from edison_ci.features.importing import prompt_yml as importing_prompt_yml
-from edison_ci.features.importing import promptfoo as importing_promptfoo
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.outputs import outputs
+from edison_ci.features.importing.prompt_yml import import_prompt_yml, import_stem
+from edison_ci.features.importing.promptfoo import NothingImportedError, import_promptfoo
 from edison_ci.features.importing.traces_command import traces
 from edison_ci.numeric import counted
 from edison_ci.store import audit
@@ -33,7 +33,6 @@ from edison_ci.store import audit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from edison_ci.access.site import Actor, Site
     from edison_ci.api.bundles import BundledRun
     from edison_ci.features.importing.fidelity import Fidelity
     from edison_ci.features.importing.output import (
@@ -133,6 +132,34 @@ import_.add_command(outputs)
 import_.add_command(traces)
 
 
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """Where an import goes."""
+
+    into: Path | None
+    """Folder of the project; the current one if None."""
+    dry_run: bool
+    report: bool
+    name: str | None
+    """Name of the experiment; that of the file if None."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptfooRequest(ImportRequest):
+    """A configuration of promptfoo."""
+
+    file: Path
+    root: Path | None
+    """Folder above the file whose files may be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptYmlRequest(ImportRequest):
+    """Prompt files of GitHub Models."""
+
+    files: tuple[Path, ...]
+
+
 @import_.command(cls=EdisonCommand)
 @click.argument("file", type=_FILE)
 @_INTO
@@ -146,9 +173,8 @@ import_.add_command(traces)
 @_DRY_RUN
 @_REPORT
 @click.pass_obj
-def promptfoo(
-    state: CliState, /, file: Path, name: str | None, root: Path | None, **options: Any
-) -> None:
+@takes(PromptfooRequest)
+def promptfoo(state: CliState, request: PromptfooRequest) -> None:
     """Convert a promptfoo configuration into project files.
 
     Reports on every key, with its line, whether it was mapped, approximated or is unsupported. Only
@@ -161,14 +187,12 @@ def promptfoo(
       edison import promptfoo evals/promptfooconfig.yaml --root .
       edison import promptfoo promptfooconfig.yaml --dry-run --json
     """
-    request = _Request(state, "import promptfoo", **options)
-    target = request.target()
-    chosen = _name(name) if name else output.import_name(state.folder / file)
-    how = partial(
-        importing_promptfoo.import_promptfoo,
-        below=_below(state, file, root) if root is not None else "",
-    )
-    request.run([_read(state, file, chosen, target.setting, how)], target)
+    target = _target(state, request)
+    name = _name(request.name) if request.name else output.import_name(state.folder / request.file)
+    below = _below(state, request.file, request.root) if request.root is not None else ""
+    convert = partial(import_promptfoo, below=below)
+    outcome = _read(state, request.file, name, target.setting, convert)
+    _finish(state, request, "import promptfoo", target, [outcome])
 
 
 @import_.command("prompt-yml", cls=EdisonCommand)
@@ -178,9 +202,8 @@ def promptfoo(
 @_DRY_RUN
 @_REPORT
 @click.pass_obj
-def prompt_yml(
-    state: CliState, /, files: tuple[Path, ...], name: str | None, **options: Any
-) -> None:
+@takes(PromptYmlRequest)
+def prompt_yml(state: CliState, request: PromptYmlRequest) -> None:
     """Convert .prompt.yml files of GitHub Models into experiments.
 
     Each file becomes a prompt, a dataset and an experiment. GitHub Models was
@@ -191,20 +214,17 @@ def prompt_yml(
       edison import prompt-yml summary.prompt.yml --into my-prompts
       edison import prompt-yml prompts/a.prompt.yml prompts/b.prompt.yml --dry-run
     """
-    if name and len(files) > 1:
+    if request.name and len(request.files) > 1:
         raise UsageError("--name needs a single file", hint="import the files one by one")
-    request = _Request(state, "import prompt-yml", **options)
-    target = request.target()
-    found, setting = [], target.setting
-    for file in files:
-        chosen = _name(name) if name else importing_prompt_yml.import_stem(file)
-        each = _read(state, file, chosen, setting, importing_prompt_yml.import_prompt_yml)
-        if not isinstance(
-            each, importing_promptfoo.NothingImportedError
-        ):  # so that no two models share a name
-            setting = replace(setting, models={**setting.models, **each.models})
-        found.append(each)
-    request.run(found, target)
+    target = _target(state, request)
+    outcomes, setting = [], target.setting
+    for file in request.files:
+        name = _name(request.name) if request.name else import_stem(file)
+        outcome = _read(state, file, name, setting, import_prompt_yml)
+        if isinstance(outcome, output.ImportResult):  # so that no two models share a name
+            setting = replace(setting, models={**setting.models, **outcome.models})
+        outcomes.append(outcome)
+    _finish(state, request, "import prompt-yml", target, outcomes)
 
 
 def _below(state: CliState, file: Path, root: Path) -> str:
@@ -223,96 +243,71 @@ def _name(name: str) -> str:
 
 
 def _read(
-    state: CliState, file: Path, name: str, setting: TargetProject, how: Callable[..., ImportResult]
-) -> ImportResult | importing_promptfoo.NothingImportedError:
+    state: CliState,
+    file: Path,
+    name: str,
+    setting: TargetProject,
+    convert: Callable[..., ImportResult],
+) -> ImportResult | NothingImportedError:
     if not (state.folder / file).is_file():
         raise UsageError(f"{str(file)!r} is not a file", hint="give the configuration to import")
     if not file.name.endswith((".yaml", ".yml", ".json")):
         hint = "give a .yaml, .yml or .json file; code is not run"
         raise UsageError(f"{str(file)!r} is not a configuration file", hint=hint)
-    shown = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
+    folder = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
     try:
-        return how(state.folder / file, shown=shown, name=name, setting=setting)
-    except importing_promptfoo.NothingImportedError as nothing:
+        return convert(state.folder / file, shown=folder, name=name, setting=setting)
+    except NothingImportedError as nothing:
         return nothing
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Target and options of an import."""
-
-    state: CliState
-    action: str
-    into: Path | None = None
-    dry_run: bool = False
-    report: bool = False
-
-    def target(self) -> ImportTarget:
-        """Return the target folder: that of --into, the current project, or the current folder."""
-        if self.into is not None:
-            return output.find_target(self.state.folder / self.into)
-        try:
-            return output.find_target(load.find_root(self.state.folder))
-        except ProjectNotFound:
-            return output.find_target(self.state.folder)
-
-    def run(
-        self,
-        found: Sequence[ImportResult | importing_promptfoo.NothingImportedError],
-        target: ImportTarget,
-    ) -> None:
-        """Check the target, write the files and print the report."""
-        terminal = Terminal(self.state)
-        site, actor = self._require_editor(target)
-        failed = [
-            each for each in found if isinstance(each, importing_promptfoo.NothingImportedError)
-        ]
-        imports = [
-            each for each in found if not isinstance(each, importing_promptfoo.NothingImportedError)
-        ]
-        reports = [each.fidelity for each in found]
-        if failed:
-            _fail(terminal, failed[0], reports)
-        try:
-            plan = output.plan_import(target, imports)
-        except EdisonError:
-            if not terminal.json:
-                _show_report(terminal, reports)
-            raise
-        if self.report:
-            plan = output.add_report(plan, imports)
-        if not self.dry_run:
-            plan.write()
-            _audit(site, actor, self.action, imports, plan)
-        if terminal.json:
-            terminal.document(_document(self, imports, plan))
-            return
-        _show_report(terminal, reports)
-        _show_files(terminal, plan, dry_run=self.dry_run, state=self.state)
-
-    def _require_editor(self, target: ImportTarget) -> tuple[Site | None, Actor | None]:
-        if not target.is_project:
-            return None, None
-        site = sites.open_site(self.state.enter_project(target.root))
-        return site, site.require(sites.Role.EDITOR, self.action)
+def _target(state: CliState, request: ImportRequest) -> ImportTarget:
+    """Return the target folder: that of --into, the current project, or the current folder."""
+    if request.into is not None:
+        return output.find_target(state.folder / request.into)
+    try:
+        return output.find_target(load.find_root(state.folder))
+    except ProjectNotFound:
+        return output.find_target(state.folder)
 
 
-def _audit(
-    site: Site | None,
-    actor: Actor | None,
+def _finish(
+    state: CliState,
+    request: ImportRequest,
     action: str,
-    imports: list[ImportResult],
-    plan: ImportPlan,
+    target: ImportTarget,
+    outcomes: Sequence[ImportResult | NothingImportedError],
 ) -> None:
-    """Record the import in the audit log, if there is a results file."""
-    if site is None or actor is None or not site.results.exists():
+    """Check the target, write the files and print the report."""
+    terminal = Terminal(state)
+    site, actor = None, None
+    if target.is_project:
+        site = sites.open_site(state.enter_project(target.root))
+        actor = site.require(sites.Role.EDITOR, action)
+    imports = [outcome for outcome in outcomes if isinstance(outcome, output.ImportResult)]
+    reports = [outcome.fidelity for outcome in outcomes]
+    for outcome in outcomes:
+        if isinstance(outcome, NothingImportedError):
+            _fail(terminal, outcome, reports)
+    try:
+        plan = output.plan_import(target, imports)
+    except EdisonError:
+        if not terminal.json:
+            _show_report(terminal, reports)
+        raise
+    if request.report:
+        plan = output.add_report(plan, imports)
+    if not request.dry_run:
+        plan.write()
+        if site is not None and actor is not None and site.results.exists():
+            names = ", ".join(name for result in imports for name in result.experiments)
+            after = {"files": len(plan.files), **_counts(reports)}
+            audit.write_audit(site.results, site.entry(actor, action, names, after=after))
+    if terminal.json:
+        terminal.document(_document(imports, plan, dry_run=request.dry_run))
         return
-    names = ", ".join(name for each in imports for name in each.experiments)
-    after = {"files": len(plan.files), **_counts([each.fidelity for each in imports])}
-    audit.write_audit(site.results, site.entry(actor, action, names, after=after))
-
-
-# --- output ---------------------------------------------------------------------------------------
+    _show_report(terminal, reports)
+    _show_files(terminal, plan, dry_run=request.dry_run, state=state)
 
 
 def _counts(reports: Sequence[Fidelity]) -> dict[str, int]:
@@ -331,7 +326,7 @@ def _show_report(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
 
 def _fail(
     terminal: Terminal,
-    failed: importing_promptfoo.NothingImportedError,
+    failed: NothingImportedError,
     reports: Sequence[Fidelity],
 ) -> NoReturn:
     """Print why a configuration could not be imported, with the report on its keys."""
@@ -340,19 +335,18 @@ def _fail(
         raise failed
     error = {"code": failed.code, "message": failed.message, "hint": failed.hint}
     place = dict.fromkeys(("file", "line", "column"))
-    told = {"counts": _counts(reports), "keys": _keys(reports)}
+    report = {"counts": _counts(reports), "keys": _keys(reports)}
     code = int(failed.exit_code)
-    terminal.document({"error": {**error, **place}, **told, "exit_code": code})
+    terminal.document({"error": {**error, **place}, **report, "exit_code": code})
     raise click.exceptions.Exit(code)
 
 
 def _show_files(terminal: Terminal, plan: ImportPlan, *, dry_run: bool, state: CliState) -> None:
     word = StyledText("would write", ODD) if dry_run else StyledText("wrote", GOOD)
-    shown = [name for name in plan.files if not name.startswith(_SCHEMAS)]
-    for name in shown:
+    others = [name for name in plan.files if not name.startswith(_SCHEMAS)]
+    for name in others:
         terminal.result("  ", word, f" {name}")
-    if len(shown) < len(plan.files):
-        schemas = len(plan.files) - len(shown)
+    if schemas := len(plan.files) - len(others):
         terminal.result("  ", word, f" {_SCHEMAS} ({counted(schemas, 'file')})")
     if plan.warnings:
         count = counted(len(plan.warnings), "warning")
@@ -384,12 +378,12 @@ def _keys(reports: Sequence[Fidelity]) -> list[dict[str, Any]]:
     ]
 
 
-def _document(request: _Request, imports: list[ImportResult], plan: ImportPlan) -> dict[str, Any]:
-    reports = [each.fidelity for each in imports]
+def _document(imports: list[ImportResult], plan: ImportPlan, *, dry_run: bool) -> dict[str, Any]:
+    reports = [result.fidelity for result in imports]
     return {
         "project": str(plan.target.root.resolve()),
-        "experiments": [name for each in imports for name in each.experiments],
-        "dry_run": request.dry_run,
+        "experiments": [name for result in imports for name in result.experiments],
+        "dry_run": dry_run,
         "files": list(plan.files),
         "counts": _counts(reports),
         "keys": _keys(reports),
