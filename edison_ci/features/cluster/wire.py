@@ -155,6 +155,12 @@ class _Fields:
     def missing(self, name: str) -> bool:
         return self._value.get(name) is None
 
+    def whole_or_none(self, name: str, *, most: int, least: int = 0) -> int | None:
+        return None if self.missing(name) else self.whole(name, most=most, least=least)
+
+    def number_or_none(self, name: str, *, most: float) -> float | None:
+        return None if self.missing(name) else self.number(name, most=most)
+
     def any(self, name: str) -> Any:
         return self._value.get(name)
 
@@ -392,10 +398,8 @@ def _read_error(fields: _Fields) -> CallError:
     error = CallError(
         kind,
         fields.text("message", most=MOST_TEXT)[:_LONGEST_ERROR],
-        status=None if fields.missing("status") else fields.whole("status", least=100, most=999),
-        retry_after_s=(
-            None if fields.missing("retry_after_s") else fields.number("retry_after_s", most=_DAY_S)
-        ),
+        status=fields.whole_or_none("status", least=100, most=999),
+        retry_after_s=fields.number_or_none("retry_after_s", most=_DAY_S),
         charged=fields.flag("charged"),
     )
     error.garbled = fields.flag("garbled")
@@ -405,21 +409,14 @@ def _read_error(fields: _Fields) -> CallError:
 def _read_completion(value: object, request: Request) -> Completion:
     fields = _Fields(value, _COMPLETION)
     text = fields.text("text", most=MOST_TEXT)
-
-    def tokens(name: str) -> int | None:
-        return None if fields.missing(name) else fields.whole(name, most=MOST_TOKENS)
-
     calls, details = fields.any("tool_calls"), fields.any("details")
     if calls is not None and not isinstance(calls, list):
         raise WireError("tool_calls is not a list")
     if len(canonical_json([calls, details])) > MOST_TEXT:
         raise WireError(f"tool_calls and details have more than {MOST_TEXT:,} characters")
-    cost = None
     names_cost = details is not None or not fields.missing("cost_microusd")
     if names_cost and request.provider in PROVIDERS.built_in.keys() - APPLICATIONS:
         raise WireError("it names a cost or details, which only an application may do")
-    if not fields.missing("cost_microusd"):
-        cost = fields.whole("cost_microusd", most=10**12)
     try:
         finish = FinishReason(fields.text("finish_reason"))
     except ValueError:
@@ -427,8 +424,8 @@ def _read_completion(value: object, request: Request) -> Completion:
     return Completion(
         text,
         finish,
-        tokens("tokens_in"),
-        tokens("tokens_out"),
+        fields.whole_or_none("tokens_in", most=MOST_TOKENS),
+        fields.whole_or_none("tokens_out", most=MOST_TOKENS),
         fields.whole("cached_in", most=MOST_TOKENS),
         fields.whole("latency_ms", most=1_000 * _DAY_S),
         fields.text("served_model"),
@@ -436,7 +433,7 @@ def _read_completion(value: object, request: Request) -> Completion:
         fields.whole("written_in", most=MOST_TOKENS),
         fields.whole("written_hour_in", most=MOST_TOKENS),
         fields.texts("left_out"),
-        cost,
+        fields.whole_or_none("cost_microusd", most=10**12),
         details,
     )
 
@@ -474,7 +471,7 @@ def read_outcome(text: object, given: Container[int]) -> Checked:
     if fields.missing("outcome"):
         return Checked(lease, None, fields.text("unable", most=_LONGEST_ERROR))
     outcome = _Fields(fields.any("outcome"), "score reason passed")
-    score = None if outcome.missing("score") else outcome.number("score", most=1)
+    score = outcome.number_or_none("score", most=1)
     passed = None if outcome.missing("passed") else outcome.flag("passed")
     reason = single_line(outcome.text("reason", most=_LONGEST_ERROR))
     if score is None and (passed is not None or not reason):

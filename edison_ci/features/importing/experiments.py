@@ -113,14 +113,14 @@ class Builder:
         for draft in group.drafts:
             self.fidelity.record_target(draft.node, name)
         for slot, components in slots.items():
-            component = next(iter(components.values()))
-            for each in components.values():
-                if each.node is not None:
-                    self.fidelity.record_target(each.node, name)
+            component, expected = next(iter(components.values())), slot == favourite
+            for same in components.values():
+                if same.node is not None:
+                    self.fidelity.record_target(same.node, name)
             if component.kind == "check" and len(checks) < MOST_CHECKS:
-                checks.append(self._check(slot, components, result, favourite))
+                checks.append(self._check(components, result, expected=expected))
             elif component.kind == "grader" and len(graders) < MOST_GRADERS:
-                graders.append(self._grader(slot, components, result, favourite))
+                graders.append(self._grader(components, result, expected=expected))
             elif component.kind in ("screen", "pairwise"):
                 other |= self._other(component, group)
             else:
@@ -130,8 +130,6 @@ class Builder:
         )
         result.experiment = self._file(result, group, (checks, graders, other))
         return result
-
-    # --- rows -------------------------------------------------------------------------------------
 
     def _row(self, draft: CaseDraft, group: CaseGroup) -> dict[str, Json]:
         inputs: dict[str, Json] = dict(draft.variables)
@@ -150,19 +148,13 @@ class Builder:
             row["metadata"] = metadata
         return row
 
-    # --- checks and graders -----------------------------------------------------------------------
-
     def _check(
-        self,
-        slot: Slot,
-        components: dict[int, GradeComponent],
-        result: ExperimentDraft,
-        favourite: Slot | None,
+        self, components: dict[int, GradeComponent], result: ExperimentDraft, *, expected: bool
     ) -> dict[str, Json]:
         component = next(iter(components.values()))
         assert component.check is not None
         texts = [
-            self._argument(index, components, result, expected=slot == favourite)
+            self._argument(index, components, result, expected=expected)
             for index in range(len(component.arguments))
         ]
         ((name, options),) = _with(component.check, texts).items()
@@ -173,25 +165,21 @@ class Builder:
         return {name: {**options, **settings}}
 
     def _grader(
-        self,
-        slot: Slot,
-        components: dict[int, GradeComponent],
-        result: ExperimentDraft,
-        favourite: Slot | None,
+        self, components: dict[int, GradeComponent], result: ExperimentDraft, *, expected: bool
     ) -> dict[str, Json]:
         component = next(iter(components.values()))
         assert component.grader is not None
         argument = ""
         if component.arguments:
-            argument = str(self._argument(0, components, result, expected=slot == favourite))
+            argument = str(self._argument(0, components, result, expected=expected))
         path = self.graders.path(component.grader, argument, self.frame.prompts)
         texts = [message.text.replace(HOLE, "") for message in component.grader.messages]
         self._fill({n for text in texts for n in convert(text, keep=_SEEN).required}, result)
         entry: dict[str, Json] = {"prompt": path, "by": component.grader.by or self.frame.judge}
         settings = {name: tidy(value) for name, value in component.settings}
-        wanted = settings.get("name") or path.rpartition("/")[2].removesuffix(".md")
-        name = self._graders.free(str(wanted))
-        if name != wanted or "name" in settings:
+        base = settings.get("name") or path.rpartition("/")[2].removesuffix(".md")
+        name = self._graders.free(str(base))
+        if name != base or "name" in settings:
             settings["name"] = name
         return {**entry, **settings}
 
@@ -204,17 +192,16 @@ class Builder:
         expected: bool,
     ) -> Json:
         """Return the text of an argument, or a variable that holds it if cases differ."""
-        wanted = {number: component.arguments[index] for number, component in components.items()}
-        first = next(iter(wanted.values()))
-        if len(wanted) == len(result.rows) and all(_same(each, first) for each in wanted.values()):
+        arguments = {number: component.arguments[index] for number, component in components.items()}
+        first = next(iter(arguments.values()))
+        if len(arguments) == len(result.rows) and all(_same(a, first) for a in arguments.values()):
             self._fill(first.variables, result)
             return first.value
-        component = next(iter(components.values()))
-        wanted_name = f"assert_{_about(component)}"
-        name = "expected" if expected else self._names.free(wanted_name, separator="_")
-        for number, each in wanted.items():
+        variable = f"assert_{_about(next(iter(components.values())))}"
+        name = "expected" if expected else self._names.free(variable, separator="_")
+        for number, argument in arguments.items():
             row = result.rows[number]
-            value = each.fill(_inputs(row))
+            value = argument.fill(_inputs(row))
             if expected:
                 row["expected"] = value
             else:
@@ -243,8 +230,6 @@ class Builder:
                 note = f"an experiment has at most {most}"
                 self.fidelity.replace(Status.UNSUPPORTED, component.node, "", note)
 
-    # --- the file ---------------------------------------------------------------------------------
-
     def _file(
         self,
         result: ExperimentDraft,
@@ -267,9 +252,8 @@ class Builder:
         if not graded_at_all and "pairwise" not in other:
             checks = [self._nothing(group, result)]
         if checks and not graders and all(_weight(check) == 0 for check in checks):
-            checks = [
-                _without_weight(check) for check in checks
-            ]  # otherwise there would be no composite score
+            # otherwise there would be no composite score
+            checks = [_without_weight(check) for check in checks]
         if checks:
             file["checks"] = [compact_check(check, weight=bool(graders)) for check in checks]
         judges: dict[str, Json] = {"graders": graders} if graders else {}
@@ -335,13 +319,13 @@ def _inputs(row: dict[str, Json]) -> dict[str, Json]:
 
 def _slots(drafts: list[CaseDraft]) -> dict[Slot, dict[int, GradeComponent]]:
     """Return the components of all cases, those that differ in arguments only together."""
-    found: dict[Slot, dict[int, GradeComponent]] = {}
+    slots: dict[Slot, dict[int, GradeComponent]] = {}
     for number, draft in enumerate(drafts):
         before: Counter[str] = Counter()
         for component in draft.components:
-            found.setdefault((component.key, before[component.key]), {})[number] = component
+            slots.setdefault((component.key, before[component.key]), {})[number] = component
             before[component.key] += 1
-    return found
+    return slots
 
 
 def _favourite(slots: dict[Slot, dict[int, GradeComponent]], cases: int) -> Slot | None:
@@ -349,8 +333,8 @@ def _favourite(slots: dict[Slot, dict[int, GradeComponent]], cases: int) -> Slot
     best: Slot | None = None
     for slot, components in slots.items():
         component = next(iter(components.values()))
-        values = [each.arguments[0] for each in components.values() if each.arguments]
-        constant = len(components) == cases and all(_same(each, values[0]) for each in values)
+        values = [same.arguments[0] for same in components.values() if same.arguments]
+        constant = len(components) == cases and all(_same(value, values[0]) for value in values)
         if not component.reference or constant or len(component.arguments) != 1:
             continue
         if best is None or len(components) > len(slots[best]):
@@ -379,12 +363,10 @@ def compact_check(entry: Any, *, weight: bool = False, outer: bool = True) -> An
         options.setdefault("weight", 1)
     inner: Any = options.get("value")
     if name in _GROUPS:
-        listed = isinstance(inner, list)
-        options["value"] = (
-            [compact_check(each, outer=False) for each in inner]
-            if listed
-            else compact_check(inner, outer=False)
-        )
+        if isinstance(inner, list):
+            options["value"] = [compact_check(check, outer=False) for check in inner]
+        else:
+            options["value"] = compact_check(inner, outer=False)
     if options.keys() == {"value"} and name != "json_schema":
         return {name: options["value"]}
     return {name: options}
@@ -494,37 +476,35 @@ def _choices(
 ) -> list[Choice]:
     """Return prompts with their models; models with the same prompts are together."""
     mine = [p for p in prompts if draft.prompts is None or p.id in draft.prompts]
-    found: dict[tuple[str, ...], list[ModelDraft]] = {}
+    by_prompts: dict[tuple[str, ...], list[ModelDraft]] = {}
     for model in models:
         if model.name not in draft.models:
             continue
         taken = tuple(p.id for p in mine if model.prompts is None or _takes(model, p))
         if taken:
-            found.setdefault(taken, []).append(model)
-    return [(taken, _distinct(same, fidelity)) for taken, same in found.items()]
+            by_prompts.setdefault(taken, []).append(model)
+    return [(taken, _distinct(same, fidelity)) for taken, same in by_prompts.items()]
 
 
 def _distinct(models: list[ModelDraft], fidelity: Fidelity) -> tuple[str, ...]:
     """Return the names of models without those whose entry equals an earlier one."""
-    found: list[ModelDraft] = []
+    distinct: list[ModelDraft] = []
     for model in models:
-        counterpart = next((each for each in found if each.entry == model.entry), None)
-        if counterpart is None:
-            found.append(model)
+        same = next((other for other in distinct if other.entry == model.entry), None)
+        if same is None:
+            distinct.append(model)
         elif model.node is not None:
-            note = (
-                f"the same model as {counterpart.name}, called once; set repeats for more answers"
-            )
+            note = f"the same model as {same.name}, called once; set repeats for more answers"
             fidelity.replace(Status.APPROXIMATED, model.node, model.mark, note)
-    return tuple(model.name for model in found)
+    return tuple(model.name for model in distinct)
 
 
 def _takes(model: ModelDraft, prompt: PromptDraft) -> bool:
-    wanted = model.prompts or ()
+    names = [name.removesuffix("*").removesuffix(":") for name in model.prompts or ()]
     return any(
-        label == want or label.startswith(f"{want}:") or want in (f"file://{label}", label)
+        label.startswith(f"{name}:") or name in (f"file://{label}", label)
         for label in prompt.labels
-        for want in (each.removesuffix("*").removesuffix(":") for each in wanted)
+        for name in names
     )
 
 

@@ -450,8 +450,6 @@ class _Meaning:
             return data_contains(subject, wanted)
         raise refuse()
 
-    # --- values -----------------------------------------------------------------------------------
-
     def value(self, tree: Tree) -> Any:
         """Return what a tree stands for: the answer, a part or length of it, or a constant."""
         kind = tree[0]

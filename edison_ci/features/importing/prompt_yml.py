@@ -86,13 +86,10 @@ class Evaluators:
     def _fidelity(self) -> Fidelity:
         return self.source.fidelity
 
-    # --- models -----------------------------------------------------------------------------------
-
     def model(self, node: Node, id: str) -> str:
         """Return the name of the model with this id of GitHub Models."""
-        found = _REGISTRY_PATH.match(id)
-        if found is not None:
-            id = f"openai/{found.group(1)}"
+        if (in_registry := _REGISTRY_PATH.match(id)) is not None:
+            id = f"openai/{in_registry[1]}"
         name = self._model_name(id)
         self._fidelity.add_approximated(
             node, f"{self.setting.paths.models} {name}", github_entry(id)[1]
@@ -102,13 +99,13 @@ class Evaluators:
     def _model_name(self, id: str) -> str:
         return self._named(github_entry(id)[0], model_name(id.rpartition("/")[2]))
 
-    def _named(self, entry: dict[str, Json], wanted: str) -> str:
+    def _named(self, entry: dict[str, Json], base: str) -> str:
         """Return the name of the model with this entry, which is added if it is new."""
-        known = {**self.setting.models, **self._models}
-        same = [name for name, other in known.items() if other == entry]
+        models = {**self.setting.models, **self._models}
+        same = [name for name, other in models.items() if other == entry]
         if same:
             return same[0]
-        name = Names(known).free(wanted)
+        name = Names(models).free(base)
         self._models[name] = entry
         return name
 
@@ -134,14 +131,12 @@ class Evaluators:
         """Return the entries to add to the registry."""
         return dict(self._models)
 
-    # --- evaluators -------------------------------------------------------------------------------
-
     def read(self, node: Node | None, prompt: PromptDraft) -> list[GradeComponent]:
         """Return the components of a list of evaluators, and report each."""
         if node is None:
             return []
         self._fidelity.mark_visited(node)
-        found = []
+        components = []
         for child in node.children():
             self._fidelity.mark_visited(child)
             named = child.get("name")
@@ -151,32 +146,31 @@ class Evaluators:
             for key in ("string", "llm", "uses"):
                 inner = child.get(key)
                 if inner is not None:
-                    found += self._one(inner, name, prompt)
-        return found
+                    components += self._evaluator(inner, name, prompt)
+        return components
 
-    def _one(self, node: Node, name: str, prompt: PromptDraft) -> list[GradeComponent]:
+    def _evaluator(self, node: Node, name: str, prompt: PromptDraft) -> list[GradeComponent]:
         if node.name == "string":
             self._fidelity.mark_visited(node)
-            given = {child.name: child for child in node.children() if str(child.value)}
-            first = next((key for key in _STRINGS if key in given), "")
+            keys = {child.name for child in node.children() if str(child.value)}
+            first = next((key for key in _STRINGS if key in keys), "")
             result = [(child, self._string(child, name, first)) for child in node.children()]
         elif node.name == "llm":
             result = [(node, self._llm(node, name))]
         else:
             result = [(node, self._built_in(node, name, prompt))]
-        result = [(each, self._possible(outcome)) for each, outcome in result]
-        for each, outcome in result:
-            self._fidelity.add(outcome.status, each, outcome.about, outcome.note)
+        result = [(child, self._possible(outcome)) for child, outcome in result]
+        for child, outcome in result:
+            self._fidelity.add(outcome.status, child, outcome.about, outcome.note)
         return [outcome.component for _, outcome in result if outcome.component is not None]
 
     def _possible(self, result: ConversionResult) -> ConversionResult:
         """Return the result, or an unsupported one if no case has the expected output it needs."""
         if self.has_expected or result.component is None:
             return result
-        texts = [str(wanted.value) for wanted in result.component.arguments]
-        texts += (
-            [m.text for m in result.component.grader.messages] if result.component.grader else []
-        )
+        texts = [str(argument.value) for argument in result.component.arguments]
+        if (grader := result.component.grader) is not None:
+            texts += [message.text for message in grader.messages]
         if not any("expected" in convert(text, keep=_KEPT).variables for text in texts):
             return result
         return unsupported("no row of testData has an expected output")
@@ -230,16 +224,16 @@ class Evaluators:
         if not listed or not all(0 <= score <= 1 for _, score in listed):
             raise ConversionError("its choices need scores from 0 to 1")
         texts = [("system", system)] if system is not None else []
-        found = []
-        for role, each in [*texts, ("user", prompt)]:
-            text = _COMPLETION.sub("{{ output }}", str(each.value))
+        messages = []
+        for role, part in [*texts, ("user", prompt)]:
+            text = _COMPLETION.sub("{{ output }}", str(part.value))
             converted = convert(text, keep=_KEPT)
             if converted.faults:
                 raise ConversionError(converted.faults[0].message)
-            found.append(Message(role, converted.text))
-        last = found[-1]
-        found[-1] = Message("user", f"{last.text.rstrip()}\n\n{choices_message(listed)}")
-        return tuple(found), min((score for _, score in listed if score > 0), default=1.0)
+            messages.append(Message(role, converted.text))
+        last = messages[-1]
+        messages[-1] = Message("user", f"{last.text.rstrip()}\n\n{choices_message(listed)}")
+        return tuple(messages), min((score for _, score in listed if score > 0), default=1.0)
 
     def _built_in(self, node: Node, name: str, prompt: PromptDraft) -> ConversionResult:
         kind = str(node.value).removeprefix("github/")
@@ -334,17 +328,16 @@ class _Conversion:
         )
 
     def _about(self) -> dict[str, Json]:
-        found: dict[str, Json] = {}
+        about: dict[str, Json] = {}
         for key, ours in (("name", "title"), ("description", "description")):
             node = self.root.get(key)
             if node is not None:
-                found[ours] = " ".join(str(node.value).split())[: 200 if ours == "title" else 1_000]
+                about[ours] = " ".join(str(node.value).split())[: 200 if ours == "title" else 1_000]
                 self.fidelity.add_mapped(node, f"@experiment {ours}")
-        text = str(found.get("description", ""))
-        found["objective"] = (
-            text if len(text) >= 20 else f"Pass the checks imported for {self.name}."
-        )
-        return found
+        text = str(about.get("description", ""))
+        otherwise = f"Pass the checks imported for {self.name}."
+        about["objective"] = text if len(text) >= 20 else otherwise
+        return about
 
     def _model(self) -> str:
         node = self.root.get("model")
@@ -358,13 +351,11 @@ class _Conversion:
         self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(model)", note)
         return name
 
-    # --- the prompt -------------------------------------------------------------------------------
-
     def _prompt(self) -> PromptDraft:
         node = self.root.get("messages")
         if node is None or not isinstance(node.value, list):
             raise NothingImportedError("it has no messages", self.fidelity)
-        listed = [each for each in node.value if not _is_empty_system(each)]
+        listed = [message for message in node.value if not _is_empty_system(message)]
         try:
             messages = chat_messages(listed)
         except ConversionError as refusal:
@@ -432,8 +423,6 @@ class _Conversion:
             return
         prompt.header["output"] = inner
         self.fidelity.add_mapped(node, f"{target} output", "its name and `strict` are not imported")
-
-    # --- cases ------------------------------------------------------------------------------------
 
     def _drafts(self, prompt: PromptDraft) -> list[CaseDraft]:
         node = self.root.get("testData")

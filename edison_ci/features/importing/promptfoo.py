@@ -101,22 +101,20 @@ class _Conversion:
         experiments, graders = self._experiments(drafts, prompts, about, judge)
         self._leftovers(_UNKNOWN)
         entries = {m.name: m.entry for m in everything if m.name not in self.setting.models}
-        needed = any(each.needs_judge for each in experiments)
+        needed = any(experiment.needs_judge for experiment in experiments)
         if needed:
             self._judge_entry(judge, models, entries)
         self._resolve(experiments)
         return ImportResult(
             self.name,
             str(about.get("description", "")),
-            tuple(each.name for each in experiments),
+            tuple(experiment.name for experiment in experiments),
             render_files(self.setting.paths, [*prompts, *graders], experiments),
             entries,
             models[0].name,
             judge if needed else None,
             self.fidelity,
         )
-
-    # --- description ------------------------------------------------------------------------------
 
     def _about(self) -> dict[str, Json]:
         about: dict[str, Json] = {}
@@ -175,14 +173,11 @@ class _Conversion:
                     child, "see `edison run --help` for the options of a run"
                 )
 
-    # --- models and prompts -----------------------------------------------------------------------
-
     def _models(self) -> list[ModelDraft]:
         node = self.root.get("providers") or self.root.get("targets")
         models = self.providers.read(node) if node is not None else []
-        found = list({model.name: model for model in models}.values())
-        if found:
-            return found
+        if distinct := list({model.name: model for model in models}.values()):
+            return distinct
         if node is not None and not self.providers.has_text:
             raise self._stop("none of its providers is supported")
         stand_in = self.providers.stand_in()
@@ -202,10 +197,9 @@ class _Conversion:
             followed = self.source.follow(node) if _is_list_file(node) else node
             if followed is not None:
                 self.prompts.read(followed)
-        found = self.prompts.drafts
-        if not found:
+        if not self.prompts.drafts:
             raise self._stop("none of its prompts is supported")
-        return found
+        return self.prompts.drafts
 
     def _affixes(self, prompts: list[PromptDraft], drafts: list[CaseDraft]) -> None:
         """Add the prefixes and suffixes of tests to the prompts."""
@@ -231,8 +225,6 @@ class _Conversion:
         if echoes and any(len(prompt.messages) > 1 for prompt in prompts):
             note = "it answers with the last message of a chat; promptfoo's with the JSON of all"
             self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(echo)", note)
-
-    # --- cases and experiments --------------------------------------------------------------------
 
     def _drafts(self, models: list[ModelDraft], prompts: list[PromptDraft]) -> list[CaseDraft]:
         suite = Suite(self.source, AssertionReader(self.source, self.providers), models, prompts)
@@ -261,14 +253,9 @@ class _Conversion:
         judge: str,
     ) -> tuple[list[ExperimentDraft], list[PromptDraft]]:
         paths = self.setting.paths
+        repeats = self.options.repeats
         frame = ImportSettings(
-            self.name,
-            about,
-            judge,
-            self.options.repeats,
-            paths.datasets,
-            paths.prompts,
-            all_must_pass=True,
+            self.name, about, judge, repeats, paths.datasets, paths.prompts, all_must_pass=True
         )
         graders, names = Graders(self.name), Names()
         groups = group_cases(drafts, prompts, list(self.providers.models.values()), self.fidelity)
@@ -288,13 +275,11 @@ class _Conversion:
             self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(not graded)", note)
         return experiments, list(graders.drafts.values())
 
-    # --- the judge --------------------------------------------------------------------------------
-
     def _judge_name(self, models: list[ModelDraft]) -> str:
         if self.setting.judge is not None and not all(model.offline for model in models):
             return self.setting.judge
-        wanted = SIMULATED_JUDGE if all(model.offline for model in models) else REAL_JUDGE
-        same = [name for name, entry in self.setting.models.items() if entry == wanted]
+        judge = SIMULATED_JUDGE if all(model.offline for model in models) else REAL_JUDGE
+        same = [name for name, entry in self.setting.models.items() if entry == judge]
         taken = {*self.providers.models, *self.setting.models}
         return same[0] if same else Names(taken).free("judge")
 
@@ -309,8 +294,6 @@ class _Conversion:
         note = f"the configuration names no grading model, so {judge} is used: {what}"
         self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(judge)", note)
 
-    # --- the report -------------------------------------------------------------------------------
-
     def _stop(self, why: str) -> NothingImportedError:
         """Return the error that ends the import; what follows was not reached."""
         self._leftovers(f"not reached: {why}")
@@ -322,8 +305,8 @@ class _Conversion:
 
     def _resolve(self, experiments: list[ExperimentDraft]) -> None:
         paths = self.setting.paths
-        for each in experiments:
-            self.fidelity.record_target(self.root, each.name)
+        for experiment in experiments:
+            self.fidelity.record_target(self.root, experiment.name)
         self.fidelity.resolve(
             {
                 "@datasets": f"{paths.datasets}/*.jsonl",

@@ -172,8 +172,6 @@ class Prompts:
             return _split_prompts(text, node, path, label)
         return [Text(text, node, path, label)]
 
-    # --- one text ---------------------------------------------------------------------------------
-
     def _text(self, text: Text) -> None:
         structured = (text.file or "").endswith((".yaml", ".yml"))
         self._add(text, lambda: read_messages(text.text, structured=structured))

@@ -132,8 +132,6 @@ class Source:
         """Return every structured file that was read."""
         return list(self._documents.values())
 
-    # --- references -------------------------------------------------------------------------------
-
     def follow(self, node: Node) -> Node | None:
         """Return the target of a $ref or file:// reference, or the value itself.
 
@@ -179,11 +177,10 @@ class Source:
         for step in pointer.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             listed = isinstance(root.value, list) and name.isdigit()
-            inside = {child.path[-1]: child for child in root.children()}
-            found = inside.get(int(name) if listed else name)
-            if found is None:
+            children = {child.path[-1]: child for child in root.children()}
+            if (target := children.get(int(name) if listed else name)) is None:
                 raise UnusableReference(f"$ref {reference!r} has no target")
-            root = found
+            root = target
         return root
 
     def path(self, reference: str) -> str:
@@ -212,19 +209,17 @@ class Source:
             return [path]
         if "**" in path:
             raise UnusableReference("** is not supported; name the folders one by one")
-        found = [""]
+        paths = [""]
         for part in path.split("/"):
-            found = [
+            paths = [
                 f"{folder}/{name}".lstrip("/")
-                for folder in found
+                for folder in paths
                 for name in (self._tree.names(self._inside(folder)) if "*" in part else [part])
                 if fnmatch.fnmatchcase(name, part) and not name.startswith(".")
             ]
-        if not found:
+        if not paths:
             raise UnusableReference(f"no file matches {path}")
-        return found
-
-    # --- secrets ----------------------------------------------------------------------------------
+        return paths
 
     def _without_secrets(self, text: str, path: str) -> str:
         for fault in secrets_in(text):

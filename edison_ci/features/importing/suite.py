@@ -185,24 +185,17 @@ class _Test:
 
     def inherit(self, other: _Test) -> _Test:
         """Return this test with the defaults of another one."""
-        own = self.own_asserts_only
+        inherited = {
+            name: getattr(self, name) or getattr(other, name) for name in _TABLES["inherited"]
+        }
         return replace(
             self,
             values={**other.values, **self.values},
-            asserts=[*([] if own else other.asserts), *self.asserts],
-            description=self.description or other.description,
+            asserts=[*([] if self.own_asserts_only else other.asserts), *self.asserts],
             metadata={**other.metadata, **self.metadata},
             threshold=other.threshold if self.threshold is None else self.threshold,
-            threshold_node=self.threshold_node or other.threshold_node,
-            transform=self.transform or other.transform,
-            provider=self.provider or other.provider,
-            providers=self.providers or other.providers,
-            prompts=self.prompts or other.prompts,
-            grader=self.grader or other.grader,
-            rubric_prompt=self.rubric_prompt or other.rubric_prompt,
-            prefix=self.prefix or other.prefix,
-            suffix=self.suffix or other.suffix,
             expand=self.expand and other.expand,
+            **inherited,
         )
 
 
