@@ -73,7 +73,7 @@ ONLY_IN = {
         "features/site/client.py",
         "features/site/transfer.py",
         "features/monitor/webhooks.py",
-        "providers/certificates.py",
+        "providers/transport.py",
         "providers/litellm_bridge.py",
     },
     "sqlite3": {
@@ -238,7 +238,7 @@ FACE_IMPORTS = {
     "web/databases.py": "store.database",
     "web/pages/experiment.py": "store.suggestions",
     "web/pages/home.py": "store.audit store.suggestions",
-    "web/pages/steering.py": "store.starts",
+    "web/pages/steering.py": "store.steering",
     "web/rendering.py": "store.suggestions",
     "web/serving.py": "store.database",
 }
@@ -301,7 +301,7 @@ IMPORTED_IN_FUNCTIONS = {
     "__main__.py": {"edison_ci", "edison_ci.cli.app", "edison_ci.deferred"},
     "cli/app.py": {"edison_ci.store.database"},
     "cli/lookup.py": {
-        "edison_ci.access.trust_audit",
+        "edison_ci.access.site",
         "edison_ci.results.stored_runs",
     },
     "cli/options.py": {"edison_ci.api.names", "edison_ci.access.own_results"},
@@ -309,7 +309,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
     "cli/run.py": {"edison_ci.api.reports"},
     "cli/schema.py": {"edison_ci.config.schema"},
-    "cli/validate.py": {"edison_ci.access.trust_audit"},
+    "cli/validate.py": {"edison_ci.access.site"},
     "features/cluster/commands.py": {
         "edison_ci.features.cluster.nodes",
         "edison_ci.features.cluster.worker",

@@ -8,22 +8,27 @@ whether the first was carried out: the caller checks first.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
+from edison_ci.access import github_api
 from edison_ci.documents.secrets import hidden_in
-from edison_ci.errors import ForgeError, ForgeFault
+from edison_ci.errors import EdisonError, ForgeError, ForgeFault
+from edison_ci.git import host
 from edison_ci.git.forge import Timing
 from edison_ci.numeric import fixed
-from edison_ci.providers.certificates import verification
 from edison_ci.providers.failures import Scrubber, retry_after_s
+from edison_ci.providers.transport import verification
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     import httpx
 
     from edison_ci.git.host import RepositoryAddress
-
 
 # httpx is imported with the first request, as it is slow to load. Redirects are not followed, so
 # the token is sent to the configured host only. Proxies of the environment are used.
@@ -461,3 +465,31 @@ def _may_repeat(request: ApiRequest, failure: ForgeError) -> bool:
 def _same_host(url: str, other: str) -> bool:
     one, two = urlsplit(url), urlsplit(other)
     return (one.scheme, one.netloc) == (two.scheme, two.netloc)
+
+
+def is_approved(environment: str, environ: Mapping[str, str]) -> bool:
+    """Whether a person approved an environment for this workflow run, according to GitHub."""
+    run = environ.get("GITHUB_RUN_ID", "")
+    try:
+        return run.isdecimal() and _approved(environment, host.repository_address(environ), run)
+    except EdisonError:
+        return False
+
+
+@cache
+def _approved(environment: str, address: RepositoryAddress, run: str) -> bool:
+    asking = approved_by_person(environment, address, run)
+    with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+        return thread.submit(asyncio.run, asking).result()
+
+
+async def approved_by_person(environment: str, address: RepositoryAddress, run: str) -> bool:
+    """Whether GitHub lists an approval of an environment for a workflow run."""
+    async with github_api.Api(address) as api:
+        reviews = await api.get("read the approvals", "actions", "runs", run, "approvals")
+    return any(
+        isinstance(review, dict)
+        and review.get("state") == "approved"
+        and any(entry.get("name") == environment for entry in review.get("environments") or ())
+        for review in reviews
+    )

@@ -1,4 +1,4 @@
-"""Results that a job for a proposal trusts: its own, and those with a valid signature.
+"""Results and answers that a job for a proposal trusts: its own, the base's, and signed ones.
 
 A results file from a cache or an artifact may be forged. In a job for a pull request, a merge queue
 or a commit that was named by hand, such a file is set aside before it is read, unless it is signed
@@ -7,6 +7,9 @@ each job, lists the results that the job made. Elsewhere all results are trusted
 
 Signatures are Ed25519, by the private key of the project, over the SHA-256 of the bytes of the
 file; they are stored beside it, in `FILE.sig`.
+
+Recorded and scripted answers count in such a job only if the bytes of their file are those of the
+base commit. Others are shown, but the run is inconclusive at best.
 """
 
 from __future__ import annotations
@@ -16,20 +19,23 @@ import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.access import events
 from edison_ci.access.proposal_terms import base_trust, is_proposed
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents import signatures
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
+from edison_ci.git.repository import Repository
+from edison_ci.providers import replay
+from edison_ci.records import BaselineDoubt
 from edison_ci.store.database import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.config.load import Project
-
+    from edison_ci.config.load import Experiment, Project
 
 _ABOUT = b"edison-ci results 1\n"
 """Prefix of the digest, so that signatures of other things are not valid."""
@@ -211,3 +217,63 @@ def standing_of(project: Project, results: Path) -> Standing:
         return Standing.EVIDENCE if trusted else Standing.RECORDING
     keys = project.trust.results.public_keys
     return Standing.EVIDENCE if not keys or is_signed(results, keys) else Standing.REFUSED
+
+
+STORED = BaselineDoubt(
+    "provenance",
+    "Answers come from results of another job, which prove nothing without a signature.",
+)
+
+
+class Proposal(NamedTuple):
+    """A proposal, and its base commit."""
+
+    repository: Repository
+    base: str | None
+    """None if it is not known."""
+
+    @classmethod
+    def find(cls, root: Path) -> Proposal | None:
+        """Return the proposal of this job; None if it works on none."""
+        repository = Repository.find(root)
+        if repository is None or not is_proposed(root):
+            return None
+        return cls(repository, events.find_base(events.read_event(os.environ), repository).commit)
+
+    def has(self, path: Path, data: bytes) -> bool:
+        """Whether the base has a file with exactly these bytes at this path."""
+        top, real = self.repository.root.resolve(), path.resolve()
+        if self.base is None or not real.is_relative_to(top):
+            return False
+        place = real.relative_to(top).as_posix()
+        try:
+            return self.repository.read(self.base, place, max_bytes=replay.MAX_BYTES) == data
+        except UsageError:
+            return False
+
+
+def recording_doubts(root: Path, paths: list[Path]) -> tuple[BaselineDoubt, ...]:
+    """Return the doubts about answers that are taken from these files."""
+    proposal = Proposal.find(root) if paths else None
+    if proposal is None:
+        return ()
+    foreign = [path for path in paths if not proposal.has(path, path.read_bytes())]
+    return tuple(
+        BaselineDoubt(
+            "provenance",
+            f"The base does not have {_name(root, path)} so, and answers were taken from it.",
+        )
+        for path in foreign
+    )
+
+
+def model_doubts(project: Project, experiment: Experiment) -> tuple[BaselineDoubt, ...]:
+    """Return the doubts about models of an experiment that answer from files."""
+    files = [path for _, model, _ in experiment.models for path in (model.store, model.script)]
+    return recording_doubts(project.root, [project.root / path for path in files if path])
+
+
+def _name(root: Path, path: Path) -> str:
+    real = path.resolve()
+    inside = real.is_relative_to(root.resolve())
+    return real.relative_to(root.resolve()).as_posix() if inside else path.name

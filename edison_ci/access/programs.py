@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import approval
+from edison_ci.access import github_api
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.checks import child
 from edison_ci.config import program_files, trust_entries
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.objects import CommitTree
 from edison_ci.git.repository import Repository
 from edison_ci.providers import command
 from edison_ci.records import BaselineDoubt
@@ -65,7 +65,7 @@ class ProgramRules:
         model = _as_committed(model, self.project.root)
         if named.needs_nothing:
             return self._confined(model, named)
-        if named.environment and approval.is_approved(named.environment, self.environ):
+        if named.environment and github_api.is_approved(named.environment, self.environ):
             return self._open(model, named)
         how = f"environment {named.environment}" if named.environment else "environment: NAME"
         return command.SkippedProgram(

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.access import approval, closed_list, events
+from edison_ci.access import closed_list, events, github_api
 from edison_ci.config import base_limits as config_base_limits
 from edison_ci.config.load import inspect_project
 from edison_ci.config.prices import load_prices
@@ -31,7 +31,7 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.git import commit_tree
+from edison_ci.git import objects
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _on(terms: BaseTerms, project: Project, environ: Mapping[str, str]) -> Proje
         project.prices, terms.models.values(), terms.prices or load_prices()
     )
     environment = terms.trust.environment
-    if environment is None or not approval.is_approved(environment, environ):
+    if environment is None or not github_api.is_approved(environment, environ):
         project, overruled = closed_list.on_terms_of(terms.project, project)
         quiet = tuple(entry.place for entry in overruled if not entry.decides)
         doubts = closed_list.doubts_about(overruled)
@@ -226,7 +226,7 @@ def _terms(root: Path, event: events.Event) -> BaseTerms:
             hint="check out with `fetch-depth: 0`",
         )
     prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
-    tree = commit_tree.CommitTree(repository, commit, "" if prefix == "." else prefix)
+    tree = objects.CommitTree(repository, commit, "" if prefix == "." else prefix)
     files = ProjectFiles(tree)
     trust, secrets = files.trust(), files.secrets()
     if files.problems:
@@ -239,7 +239,7 @@ def _terms(root: Path, event: events.Event) -> BaseTerms:
     return terms if project is None else _with_budgets(terms, tree, project)
 
 
-def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree, project: Project) -> BaseTerms:
+def _with_budgets(terms: BaseTerms, tree: objects.CommitTree, project: Project) -> BaseTerms:
     """Return the terms with the prices and budgets of the base."""
     stops = {name: each.file.stop for name, each in project.experiments.items()}
     try:
@@ -250,7 +250,7 @@ def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree, project: Proje
     return terms._replace(prices=prices, limits=limits)
 
 
-def _code_of(tree: commit_tree.CommitTree, trust: TrustFile) -> Path:
+def _code_of(tree: objects.CommitTree, trust: TrustFile) -> Path:
     """Return a folder with only the code of the base that may run."""
     folder = Path(tempfile.mkdtemp(prefix="edison-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

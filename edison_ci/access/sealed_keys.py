@@ -1,4 +1,4 @@
-"""Keys that are sealed in the repository: sealing, opening, and where the private key lies.
+"""Keys that are sealed in the repository: sealing, opening, and an overview of all keys.
 
 `.edison/secrets.yaml` holds sealed boxes of libsodium (X25519, XSalsa20 and Poly1305). Whoever has
 the file can seal a key; only the private key opens one. In CI it is the variable
@@ -11,17 +11,19 @@ A sealed key is used as if its variable were set; a variable that is set counts 
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
 import re
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
+from edison_ci.config.vendors import VENDORS
 from edison_ci.documents.decoding import (
     decode_base64,
     decode_base64url,
@@ -35,9 +37,10 @@ from edison_ci.git.repository import Repository
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Mapping
 
+    from edison_ci.access.job import KeyEnvironment
+    from edison_ci.config.load import Project
 
 LOCAL = "a repository without a remote"
 """What stands in a box for a repository that no host knows."""
@@ -273,3 +276,78 @@ def _is_whole(told: Any) -> bool:
 
 
 # --- use ------------------------------------------------------------------------------------------
+
+
+Source = Literal["environment", "sealed", "identity", "missing"]
+SHOWN = 4
+LEAST = 12
+"""Of a shorter key nothing is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """A key that a model or a notification names, or that is sealed."""
+
+    name: str
+    source: Source
+    """Where a run would take it from."""
+    sealed: bool
+    ending: str = ""
+    """Its last characters; empty if it is short, or cannot be opened here."""
+    since: str = ""
+    """Day on which it was sealed."""
+    age_days: int | None = None
+    """Days since then; None if it is not sealed, or dated in the future."""
+    models: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
+    """Vendors whose models take it unless they name another one."""
+    fault: str = ""
+    """Why it cannot be opened here."""
+
+
+def key_states(project: Project, environ: KeyEnvironment, today: dt.date) -> list[KeyState]:
+    """Return the keys that models and notifications name, and all sealed ones, by name."""
+    users: dict[str, list[str]] = {key.name: [] for key in environ.secrets.keys}
+    for model in project.models.values():
+        for name in model.keys.values():
+            users.setdefault(name, []).append(model.name)
+    for program in project.trust.programs:
+        for name in program.env:
+            users.setdefault(name, []).append(program.model)
+    for recipient in project.file.notifications:
+        for name in recipient.secrets:
+            users.setdefault(name, []).append(f"notification {recipient.name}")
+    found = [_state(name, users[name], environ, today) for name in sorted(users)]
+    return [
+        replace(each, source="identity") if _is_replaced(project, each) else each for each in found
+    ]
+
+
+def _is_replaced(project: Project, key: KeyState) -> bool:
+    """Whether jobs of GitHub call all models that name a missing key with an identity."""
+    models = [project.models[name] for name in key.models if name in project.models]
+    return bool(key.source == "missing" and models) and all(
+        project.trust.identity(model.provider, model.service or "") for model in models
+    )
+
+
+def _state(name: str, users: list[str], environ: KeyEnvironment, today: dt.date) -> KeyState:
+    sealed = environ.secrets.of(name)
+    value, fault = "", ""
+    try:
+        value = environ.get(name, "").strip()
+    except UsageError as error:
+        fault = f"{error.message} ({error.hint})"
+    days = None if sealed is None else (today - dt.date.fromisoformat(sealed.since)).days
+    source: Source = "environment" if environ.is_set(name) else "sealed" if sealed else "missing"
+    return KeyState(
+        name,
+        source,
+        sealed is not None,
+        value[-SHOWN:] if len(value) >= LEAST and value.isprintable() else "",
+        "" if sealed is None else sealed.since,
+        days if days is not None and days >= 0 else None,
+        tuple(dict.fromkeys(users)),
+        tuple(vendor for vendor, known in VENDORS.items() if known.key_env == name),
+        fault,
+    )

@@ -8,6 +8,7 @@ by its host.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import os
@@ -24,14 +25,16 @@ from edison_ci.documents.files import WorkingTree, replace_file
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
 from edison_ci.git import command
 from edison_ci.store import audit
+from edison_ci.store.audit import read_audit
+from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.config.project import Member, ProjectFile
     from edison_ci.config.quarantine import QuarantinedCase
-
+    from edison_ci.errors import Problem
 
 KnownBy = Literal["web", "token", "proxy", "github", "git", "settings", "nobody"]
 REMOTE = frozenset({"web", "token", "proxy"})
@@ -296,3 +299,26 @@ def role_in(home: Site, project: Site, identity: Identity) -> Role | None:
     if role is None or role is Role.OWNER or not project.file.members:
         return role
     return find_role(identity, project.file.members)
+
+
+def audit_untrusted(root: Path, problems: Iterable[Problem]) -> None:
+    """Write a row of the audit for each key that files would send to a host that is not trusted.
+
+    The same row is not written twice in succession: files are validated with every save.
+    """
+    refused = [problem for problem in problems if problem.code == "trust"]
+    if not refused:
+        return
+    with contextlib.suppress(EdisonError):  # the problems themselves are raised in any case
+        site = open_site(root)
+        if not site.results.exists():
+            return
+        with contextlib.closing(open_reader(site.results)) as connection:
+            newest = [row.entry for row in read_audit(connection, limit=len(refused))]
+        told = [(entry.actor, entry.action, entry.entity, entry.after) for entry in newest]
+        for each in refused:
+            row = site.entry(
+                site.actor(), "refused: send a key", each.where.file, after=each.message
+            )
+            if (row.actor, row.action, row.entity, row.after) not in told:
+                site.note(row)

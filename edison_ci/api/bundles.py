@@ -34,7 +34,7 @@ from edison_ci.results import rollups
 from edison_ci.sanitize import line
 from edison_ci.store import cells as store_cells
 from edison_ci.store import database as store_database
-from edison_ci.store import import_check, merge
+from edison_ci.store import integrity, merge
 from edison_ci.store import origins as store_origins
 from edison_ci.store import runs as store_runs
 
@@ -315,7 +315,7 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path, actor: Actor | N
         with database.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         file = {"name": _DATABASE, "size_bytes": database.stat().st_size, "sha256": sha256}
-        with closing(import_check.open_foreign(database, hint=_HINT)) as connection:
+        with closing(integrity.open_foreign(database, hint=_HINT)) as connection:
             told = [run._asdict() for run in _runs(connection)]
         manifest = {
             "edison_bundle": _FORM,
@@ -388,8 +388,8 @@ def import_bundle(
         if (listed["size_bytes"], listed["sha256"]) != (found.size_bytes, found.sha256):
             raise invalid_bundle(bundle, f"the checksum of {_DATABASE} differs from the manifest")
         signed_by = manifest_signer(bundle, files, manifest, _ABOUT)
-        with closing(import_check.open_foreign(found.path, hint=_HINT)) as source:
-            odd = next(import_check.problems_in(source), None)
+        with closing(integrity.open_foreign(found.path, hint=_HINT)) as source:
+            odd = next(integrity.problems_in(source), None)
             if odd is not None:
                 raise invalid_bundle(bundle, odd)
             runs = _runs(source)

@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import programs, provenance
+from edison_ci.access import own_results, programs
 from edison_ci.api.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute import outputs as execute_outputs
-from edison_ci.execute import regrade as execute_regrade
+from edison_ci.execute import existing_answers
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.targets import RunTarget, refuse_missing, resumed_target, run_targets
 from edison_ci.plan import baseline
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from edison_ci.api.recordings import Recording
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.outputs import OutputFile
+    from edison_ci.execute.existing_answers import OutputFile
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.records import BaselineDoubt
     from edison_ci.store.runs import Run
@@ -220,7 +219,7 @@ def _doubts(project: Project, target: RunTarget) -> tuple[BaselineDoubt, ...]:
     models += [project.models[name] for name in project.other_models_of(experiment)]
     doubts: tuple[BaselineDoubt, ...] = ()
     if any(model.store or model.script for model in models):
-        doubts += provenance.model_doubts(project, experiment)
+        doubts += own_results.model_doubts(project, experiment)
     if any(model.provider == "command" for model in models):
         doubts += programs.ProgramRules.of(project).doubts(models)
     return doubts
@@ -293,11 +292,11 @@ def regrade_run(
             hint = f"grade new ones: edison import production {stored.experiment}"
             raise UsageError("the questions of production are in no dataset", hint=hint)
         if (origin := outputs_of(stored)) is not None:
-            experiment = execute_outputs.imported_variant(
+            experiment = existing_answers.imported_variant(
                 project, experiment, origin["models"], origin["prompts"]
             )
         widened = options_of(stored).selection.widen(project, experiment)
-        regrade = execute_regrade.regrade_options(reader, stored, widened)
+        regrade = existing_answers.regrade_options(reader, stored, widened)
     require_editor(project, "regrade")
     regrade = replace(
         regrade,
@@ -323,7 +322,9 @@ def grade_outputs(
     factory: SessionFactory,
 ) -> RunOutcome:
     """Grade imported answers as a run."""
-    variant = execute_outputs.imported_variant(project, experiment, outputs.models, outputs.prompts)
+    variant = existing_answers.imported_variant(
+        project, experiment, outputs.models, outputs.prompts
+    )
     options = RunOptions(
         trigger=OUTPUTS,
         outputs=outputs.origin(),
@@ -335,6 +336,6 @@ def grade_outputs(
     )
     target = RunTarget(project, variant)
     refuse_missing([target], options.selection, calls=requirements.GRADING)
-    graded = replace(factory, answers=execute_outputs.ImportedAnswers(outputs.answers))
+    graded = replace(factory, answers=existing_answers.ImportedAnswers(outputs.answers))
     with graded.session(target) as session:
         return run_outside_loop(partial(session.run, options))

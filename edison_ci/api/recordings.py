@@ -6,13 +6,13 @@ import itertools
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.access import own_results, proposal_terms, provenance
+from edison_ci.access import own_results, proposal_terms
 from edison_ci.access.site import Role, Site
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.providers import replay
 from edison_ci.store.answers import newest_answers
 from edison_ci.store.database import open_reader
-from edison_ci.store.import_check import open_foreign
+from edison_ci.store.integrity import open_foreign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +37,7 @@ class Recording(NamedTuple):
     def open(cls, project: Project, path: Path) -> Recording:
         """Read a recording; raises UsageError or ConfigError if that is not possible."""
         provider = replay.open_recording(path)
-        return cls(provider, provenance.recording_doubts(project.root, [path]))
+        return cls(provider, own_results.recording_doubts(project.root, [path]))
 
 
 def recorded_answers(project: Project) -> Recording | None:
@@ -49,8 +49,8 @@ def recorded_answers(project: Project) -> Recording | None:
     if not len(provider):
         return None
     paths = [project.root / RECORDINGS / name for name in names]
-    doubts = provenance.recording_doubts(project.root, paths)
-    return Recording(provider, (*doubts, *([provenance.STORED] if foreign else [])))
+    doubts = own_results.recording_doubts(project.root, paths)
+    return Recording(provider, (*doubts, *([own_results.STORED] if foreign else [])))
 
 
 def _own_answers(project: Project) -> Iterator[replay.RecordedAnswer]:

@@ -32,7 +32,7 @@ from edison_ci.plan.plan import plan_run
 from edison_ci.records import RunStatus
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run, has_run
-from edison_ci.store.starts import (
+from edison_ci.store.steering import (
     StartRequest,
     accept_start,
     claim_start,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
     from edison_ci.execute.clients import ClientPool
-    from edison_ci.execute.outputs import ImportedAnswers
+    from edison_ci.execute.existing_answers import ImportedAnswers
     from edison_ci.execute.run_options import ConnectWorkers
     from edison_ci.execute.targets import RunTarget
     from edison_ci.providers.budget import Lease

@@ -18,7 +18,7 @@ from edison_ci.execute.targets import resumed_target
 from edison_ci.records import RunStatus
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import snapshot_of
-from edison_ci.store import audit, import_check, runs
+from edison_ci.store import audit, integrity, runs
 from edison_ci.store import merge as store_merge
 from edison_ci.store.database import open_reader
 from edison_ci.store.liveness import experiment_lock
@@ -64,7 +64,7 @@ def merge_shards(
             if path.absolute() == site.results.absolute():
                 hint = "merge into another file: --into FILE"
                 raise UsageError(f"{path} cannot be merged into itself", hint=hint)
-            files.append(import_check.open_shard_file(path))
+            files.append(integrity.open_shard_file(path))
             stack.callback(files[-1].close)
         sets = shard_merge.shard_sets(files)
         before = _merged_before(site.results, sets)

@@ -139,7 +139,7 @@ def open_project(state: CliState, *, to_report: bool = False) -> Project:
 
 def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:
     if any(problem.code == "trust" for problem in problems):
-        from edison_ci.access.trust_audit import audit_untrusted
+        from edison_ci.access.site import audit_untrusted
 
         audit_untrusted(root, problems)
 

@@ -19,7 +19,7 @@ from edison_ci.results import stored_runs
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.execute.regrade import StoredAnswers
+    from edison_ci.execute.existing_answers import StoredAnswers
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.execute.second_opinion import SecondGrade
     from edison_ci.store.runs import Run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.access import key_overview, sealed_keys
+from edison_ci.access import sealed_keys
 from edison_ci.access import site as sites
 from edison_ci.access.job import key_environment
 from edison_ci.api import key_edits, model_calls
@@ -21,7 +21,7 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
-    from edison_ci.access.key_overview import KeyState
+    from edison_ci.access.sealed_keys import KeyState
     from edison_ci.api.key_edits import Kept
     from edison_ci.api.model_calls import KeyTest
 
@@ -150,7 +150,7 @@ def list_keys(state: CliState) -> None:
     """
     terminal, project = Terminal(state), lookup.open_project(state)
     site = sites.Site(project.root, project.file)
-    states = key_overview.key_states(project, key_environment(project), site.clock().date())
+    states = sealed_keys.key_states(project, key_environment(project), site.clock().date())
     if terminal.json:
         terminal.document({"keys": [_state_json(each) for each in states]})
         return
@@ -211,7 +211,7 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     site = sites.Site(project.root, project.file)
     known = [
         each.name
-        for each in key_overview.key_states(project, key_environment(project), site.clock().date())
+        for each in sealed_keys.key_states(project, key_environment(project), site.clock().date())
         if each.source not in ("missing", "identity")
     ]
     chosen = list(dict.fromkeys(names)) or known

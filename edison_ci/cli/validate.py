@@ -82,7 +82,7 @@ def _inspect(root: Path, names: set[str]) -> validation.Inspection:
     found = validation.inspect(root)
     if any(problem.code == "trust" for problem in found.problems):
         # Loads the database, which takes longer than a validation.
-        from edison_ci.access.trust_audit import audit_untrusted
+        from edison_ci.access.site import audit_untrusted
 
         audit_untrusted(root, found.problems)
     return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))

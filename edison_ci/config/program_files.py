@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 from edison_ci.documents.files import OverlayTree, WorkingTree, file_digest, inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.objects import CommitTree
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:

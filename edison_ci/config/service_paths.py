@@ -14,7 +14,7 @@ from edison_ci.config import trust_entries
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import origin, path_of, target_of
 from edison_ci.errors import Problem
-from edison_ci.git import commit_tree
+from edison_ci.git import objects
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def _committed_models(project: Project, environ: Mapping[str, str]) -> Iterable[
     if repository is None or commit is None:
         return project.models.values()
     folder = project.root.resolve().relative_to(repository.root.resolve()).as_posix()
-    files = ProjectFiles(
-        commit_tree.CommitTree(repository, commit, "" if folder == "." else folder)
-    )
+    files = ProjectFiles(objects.CommitTree(repository, commit, "" if folder == "." else folder))
     file = files.project() or files.valid_project()
     return () if file is None else files.models(file.paths.models).values()
 

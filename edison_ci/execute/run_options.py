@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Executor, Provider
     from edison_ci.errors import ExitCode
     from edison_ci.execute.clients import ClientPool
-    from edison_ci.execute.outputs import ImportedAnswers
+    from edison_ci.execute.existing_answers import ImportedAnswers, StoredAnswers
     from edison_ci.execute.progress import Progress
-    from edison_ci.execute.regrade import StoredAnswers
     from edison_ci.execute.runner import Grading
     from edison_ci.execute.tasks import RunWork
     from edison_ci.plan.interim_analysis import InterimAnalysis

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.execute import regrade
+from edison_ci.execute import existing_answers
 from edison_ci.execute.budgets import caps_of, refuse_without_room
 from edison_ci.execute.clients import OpenResults
 from edison_ci.execute.execution import execute
@@ -104,7 +104,7 @@ class OpenRun:
     """Time from which stored answers count."""
     results: OpenResults
     resumed: Run | None = None
-    stored_answers: regrade.StoredAnswers | None = None
+    stored_answers: existing_answers.StoredAnswers | None = None
     """The answers that are graded again; None unless it is a regrade."""
 
     @property
@@ -289,12 +289,12 @@ class Session:
 
     def _stored_answers(
         self, project: Project, options: RunOptions, stack: ExitStack
-    ) -> regrade.StoredAnswers | None:
+    ) -> existing_answers.StoredAnswers | None:
         if options.regrade is None:
             return None
         reader = open_reader(self._path)
         stack.callback(reader.close)
-        stored = regrade.StoredAnswers(reader, options.regrade)
+        stored = existing_answers.StoredAnswers(reader, options.regrade)
         stored.survey(RunWork(project, self._sides, options.selection).tasks())
         return stored
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.plan.plan import Plan
-    from edison_ci.store.import_check import ShardFile
+    from edison_ci.store.integrity import ShardFile
     from edison_ci.store.runs import NewRun, Run
 
 _LISTED = 5

@@ -1,4 +1,4 @@
-"""Objects of a repository, read through one long-running Git.
+"""Objects of a repository, read through one long-running Git, and the files of one commit.
 
 `git cat-file --batch` is started for the first object and runs as long as the reader exists. Names
 of files are never sent to it: a path is followed from tree to tree, by ids.
@@ -7,19 +7,26 @@ of files are never sent to it: a path is followed from tree to tree, by ids.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import select
 import stat
 import threading
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from edison_ci.documents.files import inside
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import UsageError
 from edison_ci.git.command import LOCAL_TIMEOUT_S, start_git, stop_git
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+
+    from edison_ci.git.repository import Repository
 
 MAX_SKIPPED_BYTES = 64_000_000
 """A larger object is not skipped by reading it: Git is restarted instead."""
@@ -159,3 +166,56 @@ def _entry(tree: GitObject, wanted: bytes, id_bytes: int) -> tuple[int, str]:
             return int(data[at:space], 8), data[end + 1 : stop].hex()
         at = stop
     return 0, ""
+
+
+_MAX_BYTES = 100_000_000
+"""Files of a commit are held in memory; larger ones are an error."""
+
+
+class CommitTree:
+    """The files of a project in one commit; symbolic links are not followed."""
+
+    def __init__(self, repository: Repository, commit: str, prefix: str = "") -> None:
+        self._repository, self._commit = repository, commit
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    @cached_property
+    def _paths(self) -> frozenset[str]:
+        listed = self._repository.list_files(self._commit, self._prefix)
+        return frozenset(path.removeprefix(self._prefix) for path in listed)
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        """Return the content of a regular file of the commit."""
+        normal = inside(path)
+        try:
+            data = self._repository.read(
+                self._commit, self._prefix + normal, max_bytes=max_bytes or _MAX_BYTES
+            )
+        except UsageError as error:
+            raise Fault("size", error.message, error.hint) from None
+        if data is None:
+            message = f"{path} does not exist in {self._commit[:8]}"
+            raise Fault("not-found", message, "commit it, or correct the path")
+        return io.BytesIO(data)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names in a folder of the commit."""
+        start = "" if folder in ("", ".") else folder.rstrip("/") + "/"
+        rest = (path[len(start) :] for path in self._paths if path.startswith(start))
+        return sorted({path.partition("/")[0] for path in rest})
+
+    def under(self, path: str) -> list[str]:
+        """Return the files that are at a path or below it, sorted."""
+        wanted = inside(path)
+        return sorted(p for p in self._paths if p == wanted or p.startswith(f"{wanted}/"))
+
+    def write_to(self, folder: Path) -> None:
+        """Write all files of the project in this commit into a folder."""
+        self._repository.write_files(self._commit, self._prefix, folder)
+
+    def exists(self, path: str) -> bool:
+        """Whether the commit has this file."""
+        try:
+            return inside(path) in self._paths
+        except Fault:
+            return False

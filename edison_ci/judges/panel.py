@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.rubric import Scale
 from edison_ci.documents.marks import shortened
-from edison_ci.judges import installed, moderation, pointwise, replies
 from edison_ci.judges import instructions as judge_instructions
 from edison_ci.judges import judge as judge_judge
+from edison_ci.judges import moderation, pointwise, replies
 from edison_ci.judges import pairwise as judge_pairwise
 from edison_ci.numeric import fixed, mean, reaches, weighted_mean
 from edison_ci.safety.redaction import redactor
@@ -378,7 +378,7 @@ class Panel:
 
     rubric: RubricFile
     weight: float
-    judges: tuple[pointwise.Pointwise | installed.InstalledJudge, ...]
+    judges: tuple[pointwise.Pointwise | pointwise.InstalledJudge, ...]
     combine: Combine
 
     @property
@@ -422,7 +422,7 @@ class ExperimentJudges:
     def set_up(self) -> None:
         """Create the objects of installed judges; raises UsageError if one fails."""
         for judge in self.panel.judges if self.panel else ():
-            if isinstance(judge, installed.InstalledJudge):
+            if isinstance(judge, pointwise.InstalledJudge):
                 judge.plugin  # noqa: B018  # created at its first access
 
     @property
@@ -517,7 +517,7 @@ def load_panel(project: Project, experiment: Experiment) -> Panel | None:
     )
     redact = redactor(project.file.settings, experiment.file.safety)
     others = tuple(
-        installed.InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins
+        pointwise.InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins
     )
     return Panel(rubric, use.weight, (*judges, *others), experiment.file.judges.combine)
 

@@ -23,7 +23,7 @@ from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.git.command import run_git
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.objects import CommitTree
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe, plain
 from edison_ci.plan.versions import past_versions

@@ -10,7 +10,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
-from edison_ci.git import commit_tree
+from edison_ci.git import objects
 from edison_ci.git.command import decode, run_git
 from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
 
@@ -130,7 +130,7 @@ class _Texts:
 
     def read(self, commit: str, data: bytes) -> Prompt | None:
         """Return the prompt as it was at a commit; None if it was not valid there."""
-        tree = commit_tree.CommitTree(self.repository, commit, self.prefix)
+        tree = objects.CommitTree(self.repository, commit, self.prefix)
         return read_prompt(data, self.path, partial(_json, tree))[0]
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from edison_ci.config.trust import TrustFile
 
-
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _METADATA = frozenset(
@@ -419,3 +418,15 @@ def _display_url(url: str) -> str:
         return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "nowhere"
     except ValueError:
         return "nowhere"
+
+
+def verification() -> ssl.SSLContext:
+    """Return what httpx verifies servers by; reading the certificates takes 30 ms each time."""
+    return _verification(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _verification(*_: str | None) -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""Merging of results files: runs copied from one file into another, and exported as a file.
+"""Runs copied from one results file into another, exported as a file, or split at random.
 
 Rows of a run are copied under its id in the target. Calls and answers may be there already, because
 both files grew from one, or because another shard brought them: an attempt is recognised by its
@@ -10,14 +10,18 @@ booked for their run alone, and attempts and human grades name the run that they
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import tempfile
 import time
 import uuid
 from array import array
 from bisect import bisect_left
 from contextlib import closing, contextmanager, suppress
 from dataclasses import field
-from itertools import count
+from itertools import count, groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
@@ -40,13 +44,11 @@ from edison_ci.store.runs import IMPORT, run_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from sqlite_utils import Database
 
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.origins import RunOrigin
-
 
 _CONCLUDED = ("decision", "judge_approval")
 """Tables that are written when a run ends, like every rollup_... table."""
@@ -413,3 +415,38 @@ def copy_audit(results: Path, source: sqlite3.Connection) -> None:
     """Let new results go on with the audit of another file."""
     with open_for_change(results) as target:
         _Transfer(_tables(target), _tables(source), "", "").carry("audit", {}, "order by x.seq")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRun:
+    """A copy of a run whose cells can be dealt to base and head again and again."""
+
+    connection: sqlite3.Connection
+    run_id: str
+    chance: random.Random
+
+    def deal(self) -> None:
+        """Deal the answers to each case at random, half of them to each side."""
+        cells = self.connection.execute(
+            "select prompt, model, case_id, id from cell where run_id = ? order by 1, 2, 3, 4",
+            (self.run_id,),
+        )
+        dealt = []
+        for _, group in groupby(cells.fetchall(), key=itemgetter(0, 1, 2)):
+            ids = [row[3] for row in group]
+            self.chance.shuffle(ids)
+            dealt += [
+                ("head" if place % 2 else "base", place // 2, cell)
+                for place, cell in enumerate(ids)
+            ]
+        self.connection.executemany("update cell set side = ?, repeat = ? where id = ?", dealt)
+
+
+@contextmanager
+def split_run(results: Path, run_id: str) -> Iterator[SplitRun]:
+    """Copy a run into a file of its own, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "split.db")
+        extract(results, [run_id], copy)
+        with closing(open_database(copy)) as connection:
+            yield SplitRun(connection, run_id, random.Random(run_id))

@@ -1,4 +1,4 @@
-"""Steering: requests to change a run while it goes on, and what became of each.
+"""Requests to change a run while it executes, or to start one, with their answers.
 
 A request is a row that the process of the run reads and answers. It is answered once: done, or
 refused with a reason. A request that a dead run left behind is withdrawn, never carried out later.
@@ -14,6 +14,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.numeric import dollars
 from edison_ci.store import audit, runs
+from edison_ci.store.audit import add_audit
 
 if TYPE_CHECKING:
     import sqlite3
@@ -183,3 +184,92 @@ def _request(row: Sequence[Any]) -> SteeringRequest:
     number, run_id, what, by, asked_at, taken_at, done, said = row
     flag = None if done is None else bool(done)
     return SteeringRequest(number, run_id, json.loads(what), by, asked_at, taken_at, flag, said)
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """A request to start a run of an experiment."""
+
+    key: str
+    """Chosen by the sender; the same request has the same key."""
+    run_id: str
+    experiment: str
+    plan_hash: str
+    by: str
+    asked_at: str
+    workflow_url: str | None = None
+    """The page of the workflow that GitHub was asked to start; None for a run here."""
+    accepted_at: str | None = None
+    """When GitHub confirmed that; None while it is not known."""
+
+
+_START_COLUMNS = "key, run_id, experiment, plan_hash, by, asked_at, workflow_url, accepted_at"
+
+
+def find_start(connection: sqlite3.Connection, key: str) -> StartRequest | None:
+    """Return the request of a key; None if there is none."""
+    row = connection.execute(
+        f"select {_START_COLUMNS} from start_request where key = ?", (key,)
+    ).fetchone()
+    return None if row is None else StartRequest(*row)
+
+
+def claim_start(
+    request: StartRequest, entry: AuditEntry
+) -> Callable[[sqlite3.Connection], StartRequest]:
+    """Return the operation that keeps a request, with a row of the audit, unless its key is known.
+
+    It yields the request that has the key.
+    """
+
+    def operation(connection: sqlite3.Connection) -> StartRequest:
+        known = find_start(connection, request.key)
+        if known is not None:
+            return known
+        connection.execute(
+            f"insert into start_request ({_START_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                request.key,
+                request.run_id,
+                request.experiment,
+                request.plan_hash,
+                request.by,
+                request.asked_at,
+                request.workflow_url,
+                request.accepted_at,
+            ),
+        )
+        add_audit(connection, entry)
+        return request
+
+    return operation
+
+
+def newest_dispatches(
+    connection: sqlite3.Connection, experiment: str, most: int
+) -> list[StartRequest]:
+    """Return the newest requests that GitHub was asked to run, the newest first."""
+    rows = connection.execute(
+        f"select {_START_COLUMNS} from start_request where experiment = ? "
+        "and workflow_url is not null order by asked_at desc, run_id desc limit ?",
+        (experiment, most),
+    )
+    return [StartRequest(*row) for row in rows]
+
+
+def accept_start(key: str, now: str) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that keeps that GitHub confirmed a request."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("update start_request set accepted_at = ? where key = ?", (now, key))
+
+    return operation
+
+
+def forget_start(key: str) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that forgets a request whose run could not be started."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("delete from start_request where key = ?", (key,))
+
+    return operation

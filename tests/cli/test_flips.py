@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.api import decisions
-from edison_ci.store.split import split_run
+from edison_ci.store.merge import split_run
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.access import approval
+from edison_ci.access import github_api
 from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.trust import TrustFile
 from tests.cli.test_trusting import KEY, commit, laid_out, proposal, rebased
@@ -168,7 +168,7 @@ def test_a_proposal_sends_a_key_to_no_other_path_and_with_no_other_header(
     assert run(edison, proposal) == 0
     assert not any("x-role" in request.headers for request in ours.requests)
     assert arrived(ours) == {PATH: {True}}
-    monkeypatch.setattr(approval, "is_approved", lambda *_: True)
+    monkeypatch.setattr(github_api, "is_approved", lambda *_: True)
     assert run(edison, proposal) == 2
     proposal.write("models.yaml", MODEL.format(url=ours.url).replace("/v1", "/admin"))
     commit(proposal, "another path")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.snippets import snippets
-from edison_ci.access import approval
+from edison_ci.access import github_api
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.checks.child import WITHOUT_SANDBOX
 from edison_ci.config.load import load_project
@@ -379,7 +379,7 @@ def test_a_person_may_approve_a_changed_program(
     assert run["verdict"] == verdict
     if how == "approved":
         assert contexts(proposed) == {"[key]"}
-    approval._approved.cache_clear()
+    github_api._approved.cache_clear()
 
 
 def test_a_pull_request_cannot_make_a_program_cheaper(proposed: Folder) -> None:

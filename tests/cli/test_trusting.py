@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.access import approval
+from edison_ci.access import github_api
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import PROVIDERS
@@ -236,7 +236,7 @@ def test_an_approved_environment_evaluates_a_proposal_as_it_is(
         asked.append(environment)
         return len(asked) > 1
 
-    monkeypatch.setattr(approval, "is_approved", approved)
+    monkeypatch.setattr(github_api, "is_approved", approved)
     refused, followed = (apply_base_terms(load_project(proposal.path)) for _ in range(2))
     assert asked == ["evaluation", "evaluation"]
     assert refused.models["small"].base_url != f"{loopback.url}/v1"

@@ -11,7 +11,7 @@ from edison_ci.config.load import load_project
 from edison_ci.config.program_files import program_files, with_code, write_program
 from edison_ci.documents.files import OverlayTree, WorkingTree
 from edison_ci.documents.marks import Fault
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.objects import CommitTree
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:

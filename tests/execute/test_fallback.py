@@ -13,7 +13,7 @@ from edison_ci.access.site import open_site
 from edison_ci.features.monitor.scheduler import Scheduler
 from edison_ci.features.monitor.schedules import read_schedules
 from edison_ci.features.upkeep.retention import Retention, collect
-from edison_ci.store.import_check import problems_in
+from edison_ci.store.integrity import problems_in
 from tests import forked
 from tests.conftest import Result
 from tests.features.monitor.test_scheduler import Ended

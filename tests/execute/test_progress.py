@@ -10,7 +10,7 @@ import pytest
 
 from edison_ci.api.sessions import run_context
 from edison_ci.config.load import load_project
-from edison_ci.execute.regrade import regrade_options
+from edison_ci.execute.existing_answers import regrade_options
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.execute.targets import run_targets

@@ -29,8 +29,8 @@ from edison_ci.judges.moderation import _read as read_moderation
 from edison_ci.judges.pairwise import read_place
 from edison_ci.judges.panel import read_grade
 from edison_ci.judges.replies import read_verdict, reply_object
-from edison_ci.proposals.body_text import truncate
 from edison_ci.proposals.guardrails import copied_run
+from edison_ci.proposals.proposal_text import truncate
 from edison_ci.records import Completion
 from edison_ci.report import markdown
 from edison_ci.report.annotations import stop_commands

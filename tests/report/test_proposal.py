@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from edison_ci.git.forge import Change
-from edison_ci.proposals.branch_proposal import commit_message
+from edison_ci.proposals.branches import commit_message
 from edison_ci.proposals.proposal_text import (
     Example,
     ProposalText,

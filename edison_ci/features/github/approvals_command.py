@@ -16,7 +16,7 @@ from edison_ci.config import load, project_files
 from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.features.github import code_owners
 from edison_ci.features.github import forge as github_forge
-from edison_ci.git import commit_tree, host
+from edison_ci.git import host, objects
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted
 from edison_ci.proposals import approvals as review_approvals
@@ -77,7 +77,7 @@ def approvals(state: CliState) -> None:
         )
     folder = root.resolve().relative_to(repository.root.resolve()).as_posix()
     prefix = "" if folder == "." else f"{folder}/"
-    tree = commit_tree.CommitTree(repository, commit, prefix)
+    tree = objects.CommitTree(repository, commit, prefix)
     if not tree.exists(project_files.PROJECT):
         raise UsageError(
             f"the default branch has no {project_files.PROJECT}",

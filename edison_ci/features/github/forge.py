@@ -15,7 +15,7 @@ from edison_ci.documents import decoding
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github import protection as branch_protection
 from edison_ci.git import forge as models
-from edison_ci.proposals import branch_proposal as proposal
+from edison_ci.proposals import branches as proposal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

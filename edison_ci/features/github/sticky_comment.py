@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.proposals import body_text
+from edison_ci.proposals import proposal_text
 from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
@@ -197,8 +197,8 @@ class Report:
     def text(self) -> str:
         """The comment as it is sent, within GitHub's limit of length."""
         head = hidden_lines(self.key, self.marker)
-        room = body_text.MAX_BODY_CHARS - len(head)
-        return head + body_text.truncate(self.body, room, elsewhere=self.elsewhere)
+        room = proposal_text.MAX_BODY_CHARS - len(head)
+        return head + proposal_text.truncate(self.body, room, elsewhere=self.elsewhere)
 
 
 class Outcome(StrEnum):
@@ -261,7 +261,7 @@ class _PreparedComment:
                 "the comment does not start with its marker and data lines",
                 hint="create it with `Report.text`",
             )
-        return cls(first, marker, body_text.truncate(text, elsewhere="the job summary"))
+        return cls(first, marker, proposal_text.truncate(text, elsewhere="the job summary"))
 
 
 async def _exists(forge: Forge, number: int) -> bool:

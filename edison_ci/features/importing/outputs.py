@@ -18,7 +18,7 @@ import click
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access import provenance
+from edison_ci.access import own_results
 from edison_ci.access import site as sites
 from edison_ci.api import evaluation
 from edison_ci.cli import lookup, run, sessions
@@ -30,7 +30,7 @@ from edison_ci.config.models import MAX_CONFIGURATIONS
 from edison_ci.config.rows import RowReader
 from edison_ci.documents.files import WorkingTree, file_digest
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
-from edison_ci.execute.outputs import OutputFile
+from edison_ci.execute.existing_answers import OutputFile
 from edison_ci.numeric import counted
 from edison_ci.records import Completion, FinishReason, Json
 from edison_ci.shape import short
@@ -336,7 +336,7 @@ def outputs(state: CliState, request: OutputsRequest) -> None:
         sessions.microusd(request.budget),
         allow_code=request.allow_code,
         wait=request.wait,
-        doubts=provenance.recording_doubts(project.root, [state.folder / file]),
+        doubts=own_results.recording_doubts(project.root, [state.folder / file]),
     )
     confirmation = sessions.PlanConfirmation(terminal, yes=request.yes)
     factory = sessions.session_factory(state, confirmation)

@@ -21,8 +21,8 @@ from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.features.importing.outputs import file_to_import
-from edison_ci.git import commit_tree
 from edison_ci.git import forge as models
+from edison_ci.git import objects
 from edison_ci.numeric import counted
 from edison_ci.proposals import context, proposal
 from edison_ci.records import canonical_json
@@ -161,7 +161,7 @@ def _propose(
     base, commit = proposal.proposal_base(review)
     place = review.in_repository(path)
     before = _without_known(
-        commit_tree.CommitTree(repository, commit, place.removesuffix(path)), path, traced
+        objects.CommitTree(repository, commit, place.removesuffix(path)), path, traced
     )
     if not traced.rows:
         return {"branch": None}

@@ -18,7 +18,7 @@ from edison_ci.config import requirements
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.documents.files import OverlayTree
 from edison_ci.errors import UsageError
-from edison_ci.execute.outputs import ImportedAnswers, imported_variant
+from edison_ci.execute.existing_answers import ImportedAnswers, imported_variant
 from edison_ci.execute.run_options import RunOptions
 from edison_ci.execute.targets import RunTarget, refuse_missing
 from edison_ci.features.monitor.production_calls import MODEL, dataset_rows

@@ -25,8 +25,8 @@ from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.git.host import is_loopback
 from edison_ci.numeric import fixed
-from edison_ci.providers.certificates import verification
 from edison_ci.providers.failures import retry_after_s
+from edison_ci.providers.transport import verification
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:

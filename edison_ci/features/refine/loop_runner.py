@@ -58,8 +58,7 @@ from edison_ci.features.refine.trials import out_of_budget
 from edison_ci.features.refine.weaknesses import quarantined_cases
 from edison_ci.git.command import run_git
 from edison_ci.git.forge import Change
-from edison_ci.proposals.branch_proposal import is_same_change
-from edison_ci.proposals.branches import PlainGit
+from edison_ci.proposals.branches import PlainGit, is_same_change
 from edison_ci.proposals.candidate import change_of, with_prompt
 from edison_ci.proposals.context import needs_repository, supersede_others
 from edison_ci.proposals.prompt_file import apply_suggestion

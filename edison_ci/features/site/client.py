@@ -18,7 +18,7 @@ from edison_ci.access.accounts import TOKEN_PREFIX
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 from edison_ci.git.host import is_loopback
-from edison_ci.providers.certificates import verification
+from edison_ci.providers.transport import verification
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from edison_ci.api import bundles
 from edison_ci.errors import DeliveryError, EdisonError, UsageError
 from edison_ci.features.site import client as site_client
 from edison_ci.features.site import uploads
-from edison_ci.providers import certificates
+from edison_ci.providers import transport
 from edison_ci.sanitize import line
 from edison_ci.store import database, liveness
 from edison_ci.store import origins as store_origins
@@ -341,7 +341,7 @@ def connect(site: Site, url: str, *, offline: bool) -> Iterator[Remote]:
     headers = site_client.site_headers(TOKEN, os.environ)
     timeout = httpx.Timeout(_TIMEOUT_S, read=_IMPORT_S)
     with httpx.Client(
-        headers=headers, verify=certificates.verification(), follow_redirects=False, timeout=timeout
+        headers=headers, verify=transport.verification(), follow_redirects=False, timeout=timeout
     ) as client:
         yield Remote(site, address, client)
 

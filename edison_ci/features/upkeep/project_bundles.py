@@ -48,7 +48,7 @@ from edison_ci.sanitize import line
 from edison_ci.store.audit import verify_audit, write_audit
 from edison_ci.store.backup import content_of, copy_whole
 from edison_ci.store.database import migrations
-from edison_ci.store.import_check import open_foreign, problems_in
+from edison_ci.store.integrity import open_foreign, problems_in
 from edison_ci.store.liveness import refuse_while_run
 from edison_ci.store.merge import accept, copy_audit
 from edison_ci.store.origins import RunOrigin, origin_of, who_ran

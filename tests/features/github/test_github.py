@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.access.approval import approved_by_person
+from edison_ci.access.github_api import approved_by_person
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.features.github.forge import GitHub, decode_content, suggestion_text
 from edison_ci.git.forge import Change, ChangedFile, ReviewDecision, SuggestedLines

@@ -23,7 +23,7 @@ from edison_ci.features.github.sticky_comment import (
     post,
     push_number,
 )
-from edison_ci.proposals.body_text import MAX_BODY_CHARS, truncate, utf16_length
+from edison_ci.proposals.proposal_text import MAX_BODY_CHARS, truncate, utf16_length
 from tests.features.github.fake_github import TOKEN, FakeGitHub, Fault
 from tests.features.github.fake_state import Grant
 
