@@ -46,12 +46,12 @@ _MEMORY = 64 * 1024 * 1024
 def refuse_weak(password: str, names: Sequence[str]) -> None:
     """Raise UsageError for a password that is too short or easy to guess."""
     message = ""
-    known = {part.casefold() for name in names for part in (name, name.partition("@")[0])}
+    own_names = {part.casefold() for name in names for part in (name, name.partition("@")[0])}
     if len(password) < SHORTEST:
         message = f"a password needs at least {SHORTEST} characters"
     elif len(password) > LONGEST:
         message = f"a password may have at most {LONGEST:,} characters"
-    elif password.strip().casefold() in known:
+    elif password.strip().casefold() in own_names:
         message = "the password must not be the name of the account"
     elif len(set(password.casefold())) < _FEWEST_DIFFERENT:
         message = f"a password needs at least {_FEWEST_DIFFERENT} different characters"
@@ -185,11 +185,11 @@ class Accounts:
 
     def member(self, name: str) -> Member:
         """Return the member of a name; raises UsageError if there is none."""
-        found = self._member(name)
-        if found is not None:
-            return found
-        known = [each for member in self.site.file.members for each in sign_in_names(member)]
-        hint = did_you_mean(name, known, label="members are") if known else ""
+        member = self._member(name)
+        if member is not None:
+            return member
+        names = [each for member in self.site.file.members for each in sign_in_names(member)]
+        hint = did_you_mean(name, names, label="members are") if names else ""
         raise UsageError(
             f"{name!r} is not a member",
             hint=hint or "add them to members in edison.yaml, with github or email, and a role",
@@ -250,9 +250,9 @@ class Accounts:
 
     def _refuse_last_owner(self, member: Member) -> None:
         """Raise UsageError if this would lock out the last owner."""
-        owners = [each for each in self.site.file.members if each.role == "owner"]
-        held = [self.access_of(each) for each in owners]
-        able = [each.member for each in held if each.password_since or each.tokens]
+        owners = [owner for owner in self.site.file.members if owner.role == "owner"]
+        held = [self.access_of(owner) for owner in owners]
+        able = [owner.member for owner in held if owner.password_since or owner.tokens]
         if able == [member]:
             raise UsageError(
                 f"{sign_in_names(member)[0]} is the last owner who can sign in",
@@ -267,8 +267,8 @@ class Accounts:
         else:
             actor = self._admit(member, "roles revoke")
         taken = [{"token": token.id, "label": token.label} for token in tokens[:_AUDITED]]
-        said = {"tokens": taken, "count": len(tokens), "password": bool(everything)}
-        entry = self.site.entry(actor, "roles revoke", name, before=said)
+        revoked = {"tokens": taken, "count": len(tokens), "password": bool(everything)}
+        entry = self.site.entry(actor, "roles revoke", name, before=revoked)
         if everything:
             self.file.drop(everything, lambda _: self._write_down(entry))
         else:
@@ -313,11 +313,11 @@ class Accounts:
             self._audit_refusal(member, address, "name and password do not fit")
             return SignInFailure()
         lasts = REMEMBERED if remember else SESSION
-        found = self._begin_session(member, address, "password", lasts, kept)
-        if found is None:
+        session = self._begin_session(member, address, "password", lasts, kept)
+        if session is None:
             return SignInFailure()  # the password was changed meanwhile
         self.file.attempt_worked(account, [place])
-        return found
+        return session
 
     def _begin_session(
         self,
@@ -366,10 +366,10 @@ class Accounts:
                 f"{account.login} is another account than before. An admin can allow it: "
                 f"edison roles revoke {account.login}"
             )
-        found = self._begin_session(member, address, "github", SESSION)
-        assert found is not None, "there is no password to change"
+        session = self._begin_session(member, address, "github", SESSION)
+        assert session is not None, "there is no password to change"
         self.file.attempt_worked("", [f"address:{network_key(address)}"])
-        return found
+        return session
 
     def by_header(self, name: str, *, audited: bool = True) -> Actor | None:
         """Return the actor that a trusted proxy names; None if they are no member."""
@@ -424,9 +424,9 @@ class Accounts:
     # --- members ----------------------------------------------------------------------------------
 
     def _member(self, name: str) -> Member | None:
-        wanted = name.casefold()
+        sign_in_name = name.casefold()
         members = self.site.file.members
-        return next((each for each in members if wanted in sign_in_names(each)), None)
+        return next((member for member in members if sign_in_name in sign_in_names(member)), None)
 
     def _admit(self, member: Member, action: str) -> Actor:
         """Return the actor if they are the member, or an admin; owners need an owner."""
@@ -480,14 +480,14 @@ def network_key(address: str) -> str:
     if host := _WITH_PORT.fullmatch(address):
         address = host[1] or host[2]
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return "unknown"
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
 
 
 def _actor(member: Member, known_by: KnownBy = "web") -> Actor:
@@ -500,10 +500,10 @@ def _account(name: str) -> str:
     return f"account:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def _by_name(found: Sequence[_Named]) -> dict[str, list[_Named]]:
+def _by_name(entries: Sequence[_Named]) -> dict[str, list[_Named]]:
     groups: dict[str, list[_Named]] = {}
-    for each in found:
-        groups.setdefault(each.name, []).append(each)
+    for entry in entries:
+        groups.setdefault(entry.name, []).append(entry)
     return groups
 
 

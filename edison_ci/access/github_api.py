@@ -193,17 +193,17 @@ def limit_wait_s(reply: HttpReply, *, times: int, now: dt.datetime) -> float:
         for name, value in reply.headers.items()
         if name == "retry-after" or name.startswith("x-ratelimit-re")
     }
-    told = retry_after_s(headers, now)
-    if told is not None:
+    wait_s = retry_after_s(headers, now)
+    if wait_s is not None:
         # The time of the reset is rounded to a second: wait one more, so as not to be early.
-        return told if "retry-after" in headers else told + 1
+        return wait_s if "retry-after" in headers else wait_s + 1
     return SECONDARY_WAIT_S * 2.0**times
 
 
 def outage_wait_s(reply: HttpReply | None, *, times: int, now: dt.datetime) -> float:
     """Return the seconds to wait before a retry after an outage."""
-    told = reply.headers.get("retry-after") if reply is not None else None
-    asked_s = retry_after_s({"retry-after": told}, now) if told else None
+    retry_after = reply.headers.get("retry-after") if reply is not None else None
+    asked_s = retry_after_s({"retry-after": retry_after}, now) if retry_after else None
     return max(2.0**times, asked_s or 0.0)
 
 
@@ -235,8 +235,8 @@ def error_text(reply: HttpReply) -> str:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        found = _TITLE.search(body)
-        return found[1].decode("utf-8", "replace") if found else ""
+        match = _TITLE.search(body)
+        return match[1].decode("utf-8", "replace") if match else ""
     if not isinstance(value, dict):
         return ""
     words = [str(value.get("message") or ""), *_details(value.get("errors"))]
@@ -429,16 +429,16 @@ class Api:
         return f"{url}?{urlencode(params)}" if params else url
 
     def _next(self, reply: HttpReply) -> str | None:
-        found = _NEXT.search(reply.headers.get("link", ""))
-        if found is None:
+        match = _NEXT.search(reply.headers.get("link", ""))
+        if match is None:
             return None
-        if not _same_host(found[1], self._address.api_url):
+        if not _same_host(match[1], self._address.api_url):
             raise ForgeError(
-                f"GitHub's link to the next page points to another host: {self._scrub(found[1])}",
+                f"GitHub's link to the next page points to another host: {self._scrub(match[1])}",
                 fault=ForgeFault.MOVED,
                 hint="check GITHUB_API_URL",
             )
-        return found[1]
+        return match[1]
 
     def _value(self, what: str, reply: HttpReply) -> Any:
         if not reply.body:
@@ -463,8 +463,8 @@ def _may_repeat(request: ApiRequest, failure: ForgeError) -> bool:
 
 
 def _same_host(url: str, other: str) -> bool:
-    one, two = urlsplit(url), urlsplit(other)
-    return (one.scheme, one.netloc) == (two.scheme, two.netloc)
+    first, second = urlsplit(url), urlsplit(other)
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
 
 
 def is_approved(environment: str, environ: Mapping[str, str]) -> bool:

@@ -136,8 +136,8 @@ class OAuthApp:
         # GitHub answers a wrong code with 200 and an error.
         token, kind = value.get("access_token"), str(value.get("token_type", "")).casefold()
         if not isinstance(token, str) or not _SECRET.fullmatch(token) or kind != "bearer":
-            known = value.get("error")
-            raise _refused(f"GitHub refused the code: {known}" if known else "GitHub gave no token")
+            error = value.get("error")
+            raise _refused(f"GitHub refused the code: {error}" if error else "GitHub gave no token")
         return token
 
     async def _read_account(self, client: github_api.HttpClient, token: str) -> GitHubAccount:

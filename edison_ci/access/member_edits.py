@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 def new_member(name: str, role: str, email: str | None = None) -> Member:
     """Return a member by login or e-mail address; raises UsageError if a name is not valid."""
-    given: dict[str, str] = {"email": name} if "@" in name.lstrip("@") else {"github": name}
+    identities: dict[str, str] = {"email": name} if "@" in name.lstrip("@") else {"github": name}
     if email is not None:
-        if "email" in given:
+        if "email" in identities:
             raise UsageError(f"{name!r} is an e-mail address already", hint="leave out --email")
-        given["email"] = email
+        identities["email"] = email
     try:
-        return Member.model_validate({**given, "role": role})
+        return Member.model_validate({**identities, "role": role})
     except ValueError:
-        shown = " and ".join(map(repr, given.values()))
+        named = " and ".join(map(repr, identities.values()))
         raise UsageError(
-            f"{shown} cannot name a member",
+            f"{named} cannot name a member",
             hint="use a GitHub login, without @, or an e-mail address",
         ) from None
 
@@ -73,32 +73,34 @@ def add_member(site: Site, member: Member) -> None:
 
 def set_role(site: Site, name: str, role: str) -> Member:
     """Give a member another role; return the member as it was."""
-    known = Accounts(site).member(name)
-    actor = _admit(site, "roles set", shown_name(known), known.role, role)
+    member = Accounts(site).member(name)
+    actor = _admit(site, "roles set", shown_name(member), member.role, role)
     if role != "owner":
-        _refuse_last_owner(site, known)
-    place = site.file.members.index(known)
+        _refuse_last_owner(site, member)
+    place = site.file.members.index(member)
     members = [*site.file.members]
-    members[place] = known.model_copy(update={"role": role})
-    if members[place] == known:
-        return known
+    members[place] = member.model_copy(update={"role": role})
+    if members[place] == member:
+        return member
     text = _edited(site, lambda text: with_values(text, "members", place, {"role": role}), members)
-    entity, before = shown_name(known), known.role
+    entity, before = shown_name(member), member.role
     site.replace(PROJECT, text, site.entry(actor, "roles set", entity, before=before, after=role))
-    return known
+    return member
 
 
 def remove_member(site: Site, name: str) -> Member:
     """Remove a member from edison.yaml."""
-    known = Accounts(site).member(name)
-    actor = _admit(site, "roles remove", shown_name(known), known.role)
-    _refuse_last_owner(site, known)
-    place = site.file.members.index(known)
-    left = [member for member in site.file.members if member is not known]
+    removed = Accounts(site).member(name)
+    actor = _admit(site, "roles remove", shown_name(removed), removed.role)
+    _refuse_last_owner(site, removed)
+    place = site.file.members.index(removed)
+    left = [member for member in site.file.members if member is not removed]
     text = _edited(site, lambda text: without_entry(text, "members", place), left)
-    before = member_entry(known)
-    site.replace(PROJECT, text, site.entry(actor, "roles remove", shown_name(known), before=before))
-    return known
+    before = member_entry(removed)
+    site.replace(
+        PROJECT, text, site.entry(actor, "roles remove", shown_name(removed), before=before)
+    )
+    return removed
 
 
 def transfer(site: Site, name: str) -> tuple[Member, Member]:
@@ -129,7 +131,7 @@ def _admit(site: Site, action: str, entity: str, *roles: str) -> Actor:
 
 
 def _refuse_last_owner(site: Site, member: Member) -> None:
-    owners = [each for each in site.file.members if each.role == "owner"]
+    owners = [owner for owner in site.file.members if owner.role == "owner"]
     if owners == [member]:
         raise UsageError(
             f"{shown_name(member)} is the last owner",

@@ -60,10 +60,10 @@ def sign(path: Path, private: str) -> str:
 
 def is_signed(path: Path, keys: Iterable[str]) -> bool:
     """Whether the signature beside a file is valid for one of these public keys."""
-    known, signature = tuple(keys), _signature(path)
-    if not known or signature is None or any(map(_has_content, _logs(path))):
+    public_keys, signature = tuple(keys), _signature(path)
+    if not public_keys or signature is None or any(map(_has_content, _logs(path))):
         return False
-    return signatures.signer_of(_ABOUT, _digest(path), signature, known) is not None
+    return signatures.signer_of(_ABOUT, _digest(path), signature, public_keys) is not None
 
 
 def _signature(path: Path) -> str | None:
@@ -166,7 +166,7 @@ def claim_file(path: Path) -> None:
     place = _place()
     if place is not None:
         signature_path(path).unlink(missing_ok=True)  # no longer valid: the file will change
-        kept = [each for each in _claims() if each != _file_id(path)]
+        kept = [claim for claim in _claims() if claim != _file_id(path)]
         place.write_text(json.dumps([*kept, _file_id(path)]), encoding="utf-8")
 
 
@@ -175,17 +175,17 @@ def _is_claimed(path: Path) -> bool:
 
 
 def _file_id(path: Path) -> list[object]:
-    found = path.stat()
-    return [str(path.resolve()), found.st_dev, found.st_ino]
+    stat = path.stat()
+    return [str(path.resolve()), stat.st_dev, stat.st_ino]
 
 
 def _claims() -> list[list[object]]:
     place = _place()
     try:
-        found = json.loads(place.read_text(encoding="utf-8")) if place is not None else []
+        claims = json.loads(place.read_text(encoding="utf-8")) if place is not None else []
     except (OSError, ValueError):
         return []
-    return found if isinstance(found, list) else []
+    return claims if isinstance(claims, list) else []
 
 
 def _place() -> Path | None:
@@ -194,8 +194,8 @@ def _place() -> Path | None:
 
 
 def _results_of(root: Path) -> str:
-    found = ProjectFiles(WorkingTree(root)).project()
-    return _USUAL if found is None else found.results
+    file = ProjectFiles(WorkingTree(root)).project()
+    return _USUAL if file is None else file.results
 
 
 class Standing(StrEnum):

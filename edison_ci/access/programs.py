@@ -75,9 +75,11 @@ class ProgramRules:
 
     def provider(self, model: Model) -> Provider:
         """Return the provider of a program."""
-        found = self.program(model)
+        program = self.program(model)
         return (
-            found if isinstance(found, command.SkippedProgram) else command.CommandProvider(found)
+            program
+            if isinstance(program, command.SkippedProgram)
+            else command.CommandProvider(program)
         )
 
     def doubts(self, models: Iterable[Model]) -> tuple[BaselineDoubt, ...]:

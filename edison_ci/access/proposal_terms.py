@@ -241,7 +241,7 @@ def _terms(root: Path, event: events.Event) -> BaseTerms:
 
 def _with_budgets(terms: BaseTerms, tree: objects.CommitTree, project: Project) -> BaseTerms:
     """Return the terms with the prices and budgets of the base."""
-    stops = {name: each.file.stop for name, each in project.experiments.items()}
+    stops = {name: experiment.file.stop for name, experiment in project.experiments.items()}
     try:
         prices = load_prices(tree)
     except Fault:

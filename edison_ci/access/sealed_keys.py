@@ -139,15 +139,15 @@ def store_private_key(key: PrivateKey) -> Path:
 
 def find_private_key(public: str, environ: Mapping[str, str] = os.environ) -> PrivateKey:
     """Return the private key for a public key; raises UsageError if it is not here."""
-    given = variable(PRIVATE_KEY, environ).split()
-    known = [read_private_key(text, f"the value of {PRIVATE_KEY}") for text in given]
-    for key in known:
+    texts = variable(PRIVATE_KEY, environ).split()
+    keys = [read_private_key(text, f"the value of {PRIVATE_KEY}") for text in texts]
+    for key in keys:
         if key.public == public:
             return key
     path = key_path(public)
     if path.is_file():
         return _stored(path, public)
-    if known:
+    if keys:
         raise UsageError(
             f"{PRIVATE_KEY} is another private key than that of .edison/secrets.yaml "
             f"({fingerprint(public)})",
@@ -199,8 +199,8 @@ def _name_of(url: str) -> str:
     """Return host and path of the URL of a remote; of a folder, that no host knows it."""
     parts = urlsplit(url)
     host, path = parts.hostname or "", parts.path
-    if not host and (found := _SCP.fullmatch(url)):
-        host, path = found[1], found[2]
+    if not host and (match := _SCP.fullmatch(url)):
+        host, path = match[1], match[2]
     path = path.strip("/").removesuffix(".git")
     return f"{host}/{path}".casefold() if host and path and parts.scheme != "file" else LOCAL
 
@@ -217,8 +217,8 @@ class Sealed:
         """Return the sealed box."""
         from nacl.public import PublicKey, SealedBox
 
-        told = {"about": _ABOUT, "name": self.name, "repository": self.repository}
-        data = canonical_json({**told, "value": self.value}).encode()
+        labels = {"about": _ABOUT, "name": self.name, "repository": self.repository}
+        data = canonical_json({**labels, "value": self.value}).encode()
         data += b" " * (-len(data) % _BLOCK)
         sealed = SealedBox(PublicKey(decode_base64(public))).encrypt(data)
         return encode_base64(sealed)
@@ -242,36 +242,36 @@ def open_box(key: SealedKey, private: PrivateKey, repository: str) -> str:
 
     raw = decode_base64url(private.text.removeprefix(_PREFIX))
     try:
-        told = json.loads(SealedBox(Secret(raw)).decrypt(decode_base64(key.box)))
+        content = json.loads(SealedBox(Secret(raw)).decrypt(decode_base64(key.box)))
     except (CryptoError, ValueError):
-        told = None
-    if not _is_whole(told):
+        content = None
+    if not _is_whole(content):
         raise UsageError(
             f"the sealed key {key.name} cannot be opened: it was damaged, or sealed for another "
             "private key",
             hint=f"seal it again: edison secrets seal {key.name}",
         )
-    remember([told["value"]])
-    if told["name"] != key.name:
+    remember([content["value"]])
+    if content["name"] != key.name:
         raise UsageError(
-            f"the sealed key {key.name} was sealed as {told['name']!r}, and renamed",
+            f"the sealed key {key.name} was sealed as {content['name']!r}, and renamed",
             hint=f"seal it again: edison secrets seal {key.name}",
         )
-    if told["repository"] != repository:
+    if content["repository"] != repository:
         raise UsageError(
-            f"the sealed key {key.name} was sealed for {told['repository']}, and this is "
+            f"the sealed key {key.name} was sealed for {content['repository']}, and this is "
             f"{repository}",
             hint="if the repository was renamed: edison secrets rotate --was "
-            f"{told['repository'] if told['repository'] != LOCAL else 'none'}",
+            f"{content['repository'] if content['repository'] != LOCAL else 'none'}",
         )
-    return str(told["value"])
+    return str(content["value"])
 
 
-def _is_whole(told: Any) -> bool:
+def _is_whole(content: Any) -> bool:
     return (
-        isinstance(told, dict)
-        and told.get("about") == _ABOUT
-        and all(isinstance(told.get(part), str) for part in ("name", "repository", "value"))
+        isinstance(content, dict)
+        and content.get("about") == _ABOUT
+        and all(isinstance(content.get(part), str) for part in ("name", "repository", "value"))
     )
 
 
@@ -317,9 +317,10 @@ def key_states(project: Project, environ: KeyEnvironment, today: dt.date) -> lis
     for recipient in project.file.notifications:
         for name in recipient.secrets:
             users.setdefault(name, []).append(f"notification {recipient.name}")
-    found = [_state(name, users[name], environ, today) for name in sorted(users)]
+    states = [_state(name, users[name], environ, today) for name in sorted(users)]
     return [
-        replace(each, source="identity") if _is_replaced(project, each) else each for each in found
+        replace(state, source="identity") if _is_replaced(project, state) else state
+        for state in states
     ]
 
 
@@ -348,6 +349,6 @@ def _state(name: str, users: list[str], environ: KeyEnvironment, today: dt.date)
         "" if sealed is None else sealed.since,
         days if days is not None and days >= 0 else None,
         tuple(dict.fromkeys(users)),
-        tuple(vendor for vendor, known in VENDORS.items() if known.key_env == name),
+        tuple(vendor for vendor, defaults in VENDORS.items() if defaults.key_env == name),
         fault,
     )

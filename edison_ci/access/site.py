@@ -103,13 +103,13 @@ def identify(environment: Mapping[str, str], git: Identity | None = None) -> Ide
 def git_identity(root: Path) -> Identity | None:
     """Return the identity that Git would commit with; None without Git or a name."""
     try:
-        told = command.run_git(
+        output = command.run_git(
             "config", "-z", "--get-regexp", "^user[.](email|name)$", cwd=root
         ).out
     except (UsageError, OSError):
         return None
-    known = dict(command.decode(entry).partition("\n")[::2] for entry in told.split(b"\0"))
-    email, name = known.get("user.email", ""), known.get("user.name", "")
+    settings = dict(command.decode(entry).partition("\n")[::2] for entry in output.split(b"\0"))
+    email, name = settings.get("user.email", ""), settings.get("user.name", "")
     return Identity("git", email=email, name=name) if email or name else None
 
 
@@ -123,7 +123,7 @@ def find_role(identity: Identity, members: Sequence[Member]) -> Role | None:
 
 def find_member(identity: Identity, members: Sequence[Member]) -> Member | None:
     """Return the member with this identity; None if there is none."""
-    known = {
+    own_keys = {
         key
         for kind, name in (("github", identity.login), ("email", identity.email))
         if name
@@ -131,7 +131,7 @@ def find_member(identity: Identity, members: Sequence[Member]) -> Member | None:
     }
     for member in members:
         names = (("github", member.github), ("email", member.email))
-        if known & {key for kind, name in names if name for key in identity_keys(kind, name)}:
+        if own_keys & {key for kind, name in names if name for key in identity_keys(kind, name)}:
             return member
     return None
 
@@ -195,10 +195,10 @@ class Site:
     def quarantine(self) -> tuple[QuarantinedCase, ...]:
         """Return the quarantined cases; raises ConfigError if the file is not valid."""
         files = ProjectFiles(WorkingTree(self.root))
-        found = files.quarantine()
+        entries = files.quarantine()
         if only_errors(files.problems):
             raise ConfigError(only_errors(files.problems))
-        return found
+        return entries
 
     def production(self) -> tuple[tuple[str, str], ...]:
         """Return the prompts with a version in production; raises ConfigError.
@@ -315,10 +315,10 @@ def audit_untrusted(root: Path, problems: Iterable[Problem]) -> None:
             return
         with contextlib.closing(open_reader(site.results)) as connection:
             newest = [row.entry for row in read_audit(connection, limit=len(refused))]
-        told = [(entry.actor, entry.action, entry.entity, entry.after) for entry in newest]
-        for each in refused:
+        newest_rows = [(entry.actor, entry.action, entry.entity, entry.after) for entry in newest]
+        for problem in refused:
             row = site.entry(
-                site.actor(), "refused: send a key", each.where.file, after=each.message
+                site.actor(), "refused: send a key", problem.where.file, after=problem.message
             )
-            if (row.actor, row.action, row.entity, row.after) not in told:
+            if (row.actor, row.action, row.entity, row.after) not in newest_rows:
                 site.note(row)

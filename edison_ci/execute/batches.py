@@ -163,7 +163,9 @@ class RunBatches:
 
     def _stored(self, batch_id: str) -> StoredBatch:
         run_id = next(iter(self._clients.values())).budgeted.budget.run_id
-        return next(one for one in open_batches(self.reader, run_id=run_id) if one.id == batch_id)
+        return next(
+            batch for batch in open_batches(self.reader, run_id=run_id) if batch.id == batch_id
+        )
 
     # --- collecting -------------------------------------------------------------------------------
 
@@ -208,12 +210,12 @@ class RunBatches:
                 )
         except CallError as error:
             error.rewrite(budget.redact)
-            said = f"batch {batch.remote_id or batch.id} cannot be collected: {error.message}"
+            notice = f"batch {batch.remote_id or batch.id} cannot be collected: {error.message}"
             if error.status == 404 and self.wanted is False:
                 await self._lose(batch, client, "the provider does not have the batch any more")
             elif error.status == 404:
-                said += "; give it up with: edison resume --no-batch"
-            tell(said)
+                notice += "; give it up with: edison resume --no-batch"
+            tell(notice)
             return not error.retried
         tell(f"batch {remote.id} is collected: {remote.status}")
         return True
@@ -224,11 +226,11 @@ class RunBatches:
         if batch.remote_id is not None:
             remote = await service.check(batch.remote_id)
         else:
-            found = await service.find(batch.id, batch.requests, known_remotes(self.reader))
-            if found is None:
+            submitted = await service.find(batch.id, batch.requests, known_remotes(self.reader))
+            if submitted is None:
                 await self._lose(batch, client, "the batch was not submitted as far as is known")
                 return None
-            remote = found
+            remote = submitted
         await self.note(batch, client, "submitted", remote.status, remote.id)
         return remote
 
@@ -316,8 +318,8 @@ class _Collection:
             return provider_batches.BatchResult(name, error=refused)
         if self._remote.cut_short:
             return provider_batches.BatchResult(name)
-        said = "the batch has no result for this call"
-        return provider_batches.BatchResult(name, error=CallError(ErrorKind.BAD_RESPONSE, said))
+        message = "the batch has no result for this call"
+        return provider_batches.BatchResult(name, error=CallError(ErrorKind.BAD_RESPONSE, message))
 
     def _close(self, call: OpenCall, result: provider_batches.BatchResult) -> OnTotals[Any]:
         """Return the operation that ends a call: with its answer, or with why it has none."""
@@ -325,14 +327,14 @@ class _Collection:
         budget, request_hash = budgeted.budget, call.booking.request_hash
         if result.reply is not None:
             try:
-                found = self._client.service.read(
+                answer = self._client.service.read(
                     result.reply, self._latency_ms, formed=call.formed
                 )
             except CallError as unreadable:
                 error = unreadable
             else:
-                found = replace(found, left_out=call.left_out)
-                completion = sanitize_completion(found, budget.redact)
+                answer = replace(answer, left_out=call.left_out)
+                completion = sanitize_completion(answer, budget.redact)
                 self._run.answered.add(request_hash)
                 settlement = budgeted.settlement(call.booking, completion)
                 budget.on_bought(request_hash, settlement)

@@ -126,12 +126,12 @@ class Bisection:
             return self._result("always", history[bad_at : bad_at + 1])
         while good_at - bad_at > 1:
             for index in _from_the_middle(bad_at, good_at):
-                found = await runner.try_at(history[index])
-                if found.outcome != "skip":
+                result = await runner.try_at(history[index])
+                if result.outcome != "skip":
                     break
             else:
                 return self._result("between", history[bad_at:good_at])
-            bad_at, good_at = (index, good_at) if found.outcome == "bad" else (bad_at, index)
+            bad_at, good_at = (index, good_at) if result.outcome == "bad" else (bad_at, index)
         return self._result("found", history[bad_at : bad_at + 1])
 
     async def _gallop(self, runner: _CommitRunner, history: list[Commit]) -> tuple[int, int | None]:
@@ -139,25 +139,25 @@ class Bisection:
         bad_at, at, step = 0, 0, 1
         while at < len(history) - 1:
             at, step = min(at + step, len(history) - 1), 2 * step
-            found = await runner.try_at(history[at])
-            if found.outcome == "good":
+            result = await runner.try_at(history[at])
+            if result.outcome == "good":
                 return bad_at, at
-            if found.outcome == "bad":
+            if result.outcome == "bad":
                 bad_at = at
         return bad_at, None
 
     async def _check_good(self, runner: _CommitRunner, history: list[Commit], good: str) -> int:
         commit = self.repository.resolve(good)
-        at = next((i for i, each in enumerate(history) if each.id == commit), None)
+        at = next((i for i, step in enumerate(history) if step.id == commit), None)
         if not at:
             raise UsageError(
                 f"{good!r} is not before {history[0].id[:8]} in its first-parent history",
                 hint="choose a commit of the same branch with --good",
             )
-        found = await runner.try_at(history[at])
-        if found.outcome != "good":
+        result = await runner.try_at(history[at])
+        if result.outcome != "good":
             raise UsageError(
-                f"the case does not pass at {good!r} either: {found.why}",
+                f"the case does not pass at {good!r} either: {result.why}",
                 hint="choose an older commit with --good, or none",
             )
         return at
@@ -242,9 +242,11 @@ class _CommitRunner:
         output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
         grade = await grader.grade(task.case, output, answer)
         failed = [
-            one for one in grade.components if one.passed is False or one.status is CellStatus.ERROR
+            component
+            for component in grade.components
+            if component.passed is False or component.status is CellStatus.ERROR
         ]
-        why = "; ".join(f"{one.name}: {one.reason}" for one in failed)
+        why = "; ".join(f"{component.name}: {component.reason}" for component in failed)
         return grade.passed, grade.reason or why or grade.status
 
 

@@ -142,10 +142,10 @@ def ask_stored(reader: sqlite3.Connection) -> Ask:
     """Return a function that answers for the judges from stored replies; it raises NotAsked."""
 
     async def ask(_: str, request: Request) -> Completion:
-        found = newest_answer(reader, request.request_hash)
-        if found is None:
+        stored = newest_answer(reader, request.request_hash)
+        if stored is None:
             raise NotAsked
-        return found.completion
+        return stored.completion
 
     return ask
 
@@ -166,12 +166,14 @@ class Calibration:
 
     async def check(self, ask: Ask, *, at_once: int = 1) -> LabelCheck:
         """Return the labelled answers with the grades of the judges."""
-        unused, found = UnusedLabels(), list[GradedAnswer]()
+        unused, answers = UnusedLabels(), list[GradedAnswer]()
         for batch in _batches(list(self._entries(unused)), at_once):
             judged = await run_concurrently([self._judge(entry, ask, unused) for entry in batch])
-            found += [answer for answer in judged if answer is not None]
+            answers += [answer for answer in judged if answer is not None]
         current = self.labels.current
-        return LabelCheck(tuple(found), unused, len({label.by for label in current}), len(current))
+        return LabelCheck(
+            tuple(answers), unused, len({label.by for label in current}), len(current)
+        )
 
     def _entries(self, unused: UnusedLabels) -> Iterator[_Entry]:
         by_answer: dict[tuple[str, str, str], list[Label]] = defaultdict(list)
@@ -195,12 +197,12 @@ class Calibration:
                 continue
             yield _Entry(case, output, labels)
 
-    def _cases(self, home: str, wanted: set[str]) -> dict[str, Case]:
+    def _cases(self, home: str, case_ids: set[str]) -> dict[str, Case]:
         experiment = self.project.experiments.get(home)
         if experiment is None:
             return {}
         source = self.project.cases(experiment) if experiment.file.data else [STATIC]
-        return {case.id: case for case in source if case.id in wanted}
+        return {case.id: case for case in source if case.id in case_ids}
 
     def _stored(self, home: str, case_id: str, answer: str) -> str | None:
         """Return the stored text of an answer of which only the hash is known."""

@@ -87,26 +87,26 @@ class StoredAnswers:
 
     def survey(self, tasks: Iterable[Task]) -> None:
         """Count the cells that can be graded again; raises UsageError if there are none."""
-        found = self.gradable = GradableCells()
+        gradable = self.gradable = GradableCells()
         seen = 0
         for task in tasks:
             cell = self._cell(task)
             if cell is None:
-                found.missing += 1
+                gradable.missing += 1
                 continue
             seen += 1
             if not self._same(task, cell):
-                found.changed += 1
-                if len(found.examples) < _NAMED:
-                    found.examples.append(cell_name(task))
+                gradable.changed += 1
+                if len(gradable.examples) < _NAMED:
+                    gradable.examples.append(cell_name(task))
                 continue
-            found.planned[task.side, task.configuration.name] += 1
+            gradable.planned[task.side, task.configuration.name] += 1
             if cell.status is CellStatus.SKIPPED:
-                found.skipped += 1
+                gradable.skipped += 1
             else:
-                found.cells += 1
-        found.gone = count_cells(self._reader, self.run.id) - seen
-        if not found.cells:
+                gradable.cells += 1
+        gradable.gone = count_cells(self._reader, self.run.id) - seen
+        if not gradable.cells:
             raise UsageError(
                 f"no cell of run {self.run.id} can be graded again: its prompts, models or cases "
                 "have changed",
@@ -116,8 +116,8 @@ class StoredAnswers:
     def plan(self, project: Project, plan: Plan) -> Plan:
         """Return the plan of grading only."""
         judging = without_generating(project, plan)
-        found = self.gradable
-        return dataclasses.replace(judging, cells=found.cells, skipped=found.skipped)
+        gradable = self.gradable
+        return dataclasses.replace(judging, cells=gradable.cells, skipped=gradable.skipped)
 
     def mark(self, new: NewRun) -> NewRun:
         """Return the new run, simulated if its answers are, and partial if some are left out."""
@@ -125,7 +125,7 @@ class StoredAnswers:
             new,
             simulated=new.simulated or ANSWERS in self.run.simulated_parts,
             models={
-                **{part: one for part, one in self.run.models.items() if part == ANSWERS},
+                **{part: models for part, models in self.run.models.items() if part == ANSWERS},
                 **new.models,
             },
             partial=new.partial or self.run.partial or self.gradable.left_out > 0,
@@ -175,8 +175,8 @@ def regrade_options(reader: sqlite3.Connection, run: Run, experiment: Experiment
     """Return the options with which the cells of a run are graded again."""
     options = options_of(run)
     repeats = count_repeats(reader, run.id)
-    known = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
-    models = tuple(name for name in options.selection.models if name in known)
+    listed = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
+    models = tuple(name for name in options.selection.models if name in listed)
     selection = dataclasses.replace(options.selection, models=models, repeats=repeats)
     # Imported answers stay imported, however often they are graded.
     trigger = OUTPUTS if has_foreign_answers(reader, run.id) else "regrade"
@@ -202,10 +202,12 @@ class ImportedAnswers:
     async def answer(self, task: Task, request: Request, clients: ClientPool) -> StoredAnswer:
         """Store and return the answer of a cell; raises MissingRecording if it has none."""
         model = task.configuration.name
-        found = self.answers.get((task.prompt.id, model, task.case.id, task.repeat))
-        if found is None:
+        settlement = self.answers.get((task.prompt.id, model, task.case.id, task.repeat))
+        if settlement is None:
             raise MissingRecording(request.request_hash, "no answer was imported for this cell")
-        stored = await store_unpaid(clients.budget, request, task.configuration.model.name, found)
+        stored = await store_unpaid(
+            clients.budget, request, task.configuration.model.name, settlement
+        )
         clients.usage.add(stored)
         return stored
 
@@ -214,8 +216,8 @@ def imported_variant(
     project: Project, experiment: Experiment, models: Sequence[str], prompts: Sequence[str]
 ) -> Experiment:
     """Return the experiment with only these prompts and models, also models that it has not."""
-    known = {name: (name, model, params) for name, model, params in experiment.models}
-    chosen = [known.get(name) or (name, _model(project, name), {}) for name in models]
+    listed = {name: (name, model, params) for name, model, params in experiment.models}
+    chosen = [listed.get(name) or (name, _model(project, name), {}) for name in models]
     return dataclasses.replace(
         experiment,
         models=tuple(chosen),

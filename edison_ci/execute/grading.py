@@ -109,8 +109,8 @@ class InputScreen:
         if screened.status != "block":
             return None
         reason = f"blocked: {', '.join(_blocking(screened))} in the input"
-        found = tuple(_safety_components(screened, "input_"))
-        return CellGrade(CellStatus.BLOCKED, None, False, found, reason)
+        components = tuple(_safety_components(screened, "input_"))
+        return CellGrade(CellStatus.BLOCKED, None, False, components, reason)
 
     def _screen(self, case: Case) -> ScreenResult:
         text = "\n".join(
@@ -160,7 +160,7 @@ class CellGrader:
             InputScreen.of(experiment),
             screened,
             project.file.settings.redact_pii_before_storage
-            or any(redacts(each.file.safety) for each in project.experiments.values()),
+            or any(redacts(experiment.file.safety) for experiment in project.experiments.values()),
         )
 
     async def grade(self, case: Case, output: Output, answer: StoredAnswer) -> CellGrade:
@@ -169,26 +169,26 @@ class CellGrader:
         if output.failed:
             return CellGrade(CellStatus.ERROR, None, None, reason=output.failed)
         try:
-            found, blocked = await self._screen(output)
-            found = [*self.inputs.findings(case), *found]
+            components, blocked = await self._screen(output)
+            components = [*self.inputs.findings(case), *components]
         except EvaluationError as error:
             return CellGrade(CellStatus.ERROR, None, None, reason=str(error))
         if blocked:
             reason = f"blocked: {', '.join(blocked)}"
             return CellGrade(
-                CellStatus.BLOCKED, None, False, tuple(found), reason, tuple(judgments)
+                CellStatus.BLOCKED, None, False, tuple(components), reason, tuple(judgments)
             )
         if output.malformed:
             reason = cut_off_note(output.malformed, answer.completion)
             return CellGrade(
-                CellStatus.MALFORMED, 0.0, False, tuple(found), reason, tuple(judgments)
+                CellStatus.MALFORMED, 0.0, False, tuple(components), reason, tuple(judgments)
             )
-        found += await self.checks.components(case, output, answer)
+        components += await self.checks.components(case, output, answer)
         judge_scores: tuple[JudgeScoreRow, ...] = ()
         if self.judging is not None:
             judged = await self.judging.judge(case, output.text)
-            found += map(_stored_component, (*judged.components, *judged.criteria))
-            found += (
+            components += map(_stored_component, (*judged.components, *judged.criteria))
+            components += (
                 Component(flag, "flag", 0.0, None, 0.0, CellStatus.OK, "a judge")
                 for flag in judged.flags
             )
@@ -199,9 +199,9 @@ class CellGrader:
             )
         return CellGrade(
             CellStatus.OK,
-            composite_of(found),
-            passes(found),
-            tuple(map(self._as_stored, found)),
+            composite_of(components),
+            passes(components),
+            tuple(map(self._as_stored, components)),
             "",
             tuple(judgments),
             judge_scores,
@@ -216,16 +216,16 @@ class CellGrader:
 
     async def _screen(self, output: Output) -> tuple[list[Component], list[str]]:
         """Return the findings of the screens, and the kinds for which the answer is blocked."""
-        found: list[Component] = []
+        components: list[Component] = []
         if self.screened:
             safety = self.experiment.file.safety
             screened = run_limited(
                 "screening the answer",
                 lambda: safety_screen.screen(output.raw, safety, redacted=self.redacted),
             )
-            found = _safety_components(screened)
+            components = _safety_components(screened)
             if screened.status == "block":  # not even judges see a blocked answer
-                return found, _blocking(screened)
+                return components, _blocking(screened)
         blocked: list[str] = []
         for moderator in self.moderators:
             result = await moderator.screen(output.raw, self.ask)
@@ -233,10 +233,12 @@ class CellGrader:
             if result.failure is not None or result.action != "off":
                 score = None if result.failure is not None else 0.0
                 reason = result.reason if result.failure else f"{result.action}: {result.reason}"
-                found.append(Component(result.kind, "safety", score, None, 0.0, status, reason))
+                components.append(
+                    Component(result.kind, "safety", score, None, 0.0, status, reason)
+                )
             if result.action == "block":
                 blocked.append(result.kind)
-        return found, blocked
+        return components, blocked
 
 
 def _stored_component(part: JudgeComponent) -> Component:

@@ -86,13 +86,13 @@ class DiffBlame:
 
 def flips_of(result: RunResult) -> dict[str, list[Flip]]:
     """Return the flips of a run against its base, by prompt."""
-    found: dict[str, list[Flip]] = {}
+    flips: dict[str, list[Flip]] = {}
     for change in result.changes:
         for move in FLIPS:
-            found.setdefault(change.prompt, []).extend(
+            flips.setdefault(change.prompt, []).extend(
                 Flip(case.case, change.model, move) for case in change.comparison.moved[move]
             )
-    return found
+    return flips
 
 
 def hunks_of(before: str, after: str) -> list[Hunk]:
@@ -151,27 +151,29 @@ class HunkSearch:
 
     def blame(self, before: str, after: str, flips: Sequence[Flip]) -> DiffBlame:
         """Return which hunk is the reason for which flips."""
-        found = DiffBlame([HunkBlame(hunk) for hunk in hunks_of(before, after)])
+        blame = DiffBlame([HunkBlame(hunk) for hunk in hunks_of(before, after)])
         asked: list[tuple[HunkBlame, Flip, Task]] = []
-        for one in found.hunks:
-            prompt, problems = read_prompt(without(after, one.hunk).encode(), self.prompt.path)
+        for hunk_blame in blame.hunks:
+            prompt, problems = read_prompt(
+                without(after, hunk_blame.hunk).encode(), self.prompt.path
+            )
             if prompt is None or prompt.id != self.prompt.id or problems:
-                one.problem = problems[0].message if problems else "its id is another one"
+                hunk_blame.problem = problems[0].message if problems else "its id is another one"
                 continue
-            asked += [(one, flip, self._task(prompt, flip)) for flip in flips]
+            asked += [(hunk_blame, flip, self._task(prompt, flip)) for flip in flips]
         answers: dict[int, TrialAnswer] = {}
-        known = 0
+        answered = 0
 
         def take(number: int, result: TrialAnswer | Exception) -> None:
-            nonlocal known
-            known += 1
+            nonlocal answered
+            answered += 1
             if isinstance(result, TrialAnswer):
                 answers[number] = result
-                found.calls += result.answer.bought
-                found.cost_microusd += result.answer.cost_microusd if result.answer.bought else 0
-            elif isinstance(result, NotAnswered) or not found.problem:
-                found.problem = str(result)
-            self.on_answer(known, len(asked))
+                blame.calls += result.answer.bought
+                blame.cost_microusd += result.answer.cost_microusd if result.answer.bought else 0
+            elif isinstance(result, NotAnswered) or not blame.problem:
+                blame.problem = str(result)
+            self.on_answer(answered, len(asked))
 
         reuse = dt.timedelta(days=self.project.file.settings.reuse_days)
         try_all(
@@ -183,8 +185,8 @@ class HunkSearch:
             on_result=take,
             budget_microusd=self.budget_microusd,
         )
-        self._assign(found, [(one, flip) for one, flip, _ in asked], answers, flips)
-        return found
+        self._assign(blame, [(hunk_blame, flip) for hunk_blame, flip, _ in asked], answers, flips)
+        return blame
 
     def _task(self, prompt: Prompt, flip: Flip) -> Task:
         configuration = find_configuration(self.experiment, prompt, flip.model)
@@ -193,19 +195,19 @@ class HunkSearch:
 
     def _assign(
         self,
-        found: DiffBlame,
+        blame: DiffBlame,
         asked: Sequence[tuple[HunkBlame, Flip]],
         answers: dict[int, TrialAnswer],
         flips: Sequence[Flip],
     ) -> None:
         explained, open_ = set(), set()
-        for number, (one, flip) in enumerate(asked):
+        for number, (hunk_blame, flip) in enumerate(asked):
             tried = answers.get(number)
             if tried is None or tried.grade.passed is None:
                 open_.add(flip)
             elif tried.grade.passed is (flip.move is Move.NEWLY_FAILING):  # as it was before
-                one.flips.append(flip)
+                hunk_blame.flips.append(flip)
                 explained.add(flip)
         left = [flip for flip in flips if flip not in explained]
-        found.unknown = [flip for flip in left if flip in open_]
-        found.together = [flip for flip in left if flip not in open_]
+        blame.unknown = [flip for flip in left if flip in open_]
+        blame.together = [flip for flip in left if flip not in open_]

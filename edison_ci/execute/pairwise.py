@@ -51,8 +51,8 @@ def model_pairs(
     listed: Sequence[Configuration], *, all_pairs: bool
 ) -> list[tuple[Configuration, Configuration]]:
     """Return the models that are compared, in each pair the one that is listed first as second."""
-    found = [(later, earlier) for earlier, later in combinations(listed, 2)]
-    return [(a, b) for a, b in found if all_pairs or b is listed[0]]
+    pairs = [(later, earlier) for earlier, later in combinations(listed, 2)]
+    return [(a, b) for a, b in pairs if all_pairs or b is listed[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +159,27 @@ class HeadToHead:
             failure = replies.Failure(
                 replies.Missing.JUDGE_ERROR, "the text of an answer is no longer stored"
             )
-            found = self._without_asking(
+            comparison = self._without_asking(
                 judge_pairwise.Preference(None, failure.reason, failure), texts
             )
         elif CellStatus.MALFORMED in (cells[0].status, cells[1].status):
-            found = self._without_asking(_prefer_well_formed(cells), texts)
+            comparison = self._without_asking(_prefer_well_formed(cells), texts)
         elif is_swapped(pair):
-            found = (await self._judge.compare(pair.a.case, b, a, self._ask)).swap()
+            comparison = (await self._judge.compare(pair.a.case, b, a, self._ask)).swap()
         else:
-            found = await self._judge.compare(pair.a.case, a, b, self._ask)
+            comparison = await self._judge.compare(pair.a.case, a, b, self._ask)
         return ComparisonRow(
             *ids,
             run_id=self._run_id,
-            judge=found.judge,
-            judge_hash=found.hash,
-            ab_winner=found.ab.winner,
-            ba_winner=found.ba.winner,
-            ab_reason=found.ab.reason,
-            ba_reason=found.ba.reason,
-            chars_a=found.chars_a,
-            chars_b=found.chars_b,
-            asked=found.asked,
+            judge=comparison.judge,
+            judge_hash=comparison.hash,
+            ab_winner=comparison.ab.winner,
+            ba_winner=comparison.ba.winner,
+            ab_reason=comparison.ab.reason,
+            ba_reason=comparison.ba.reason,
+            chars_a=comparison.chars_a,
+            chars_b=comparison.chars_b,
+            asked=comparison.asked,
             own=self._own(pair),
             judgments=tuple(judgments),
         )

@@ -39,8 +39,8 @@ def plan_snapshot(
     snapshot: dict[str, Any] = {}
     for side, experiment in sides.items():
         mark = "" if side == Side.HEAD else f"{side}: "
-        found = describe(project, options.selection.narrow(experiment))
-        snapshot.update({f"{mark}{place}": value for place, value in found.items()})
+        places = describe(project, options.selection.narrow(experiment))
+        snapshot.update({f"{mark}{place}": value for place, value in places.items()})
     chosen = {
         "selection": options.selection.as_json(),
         "reuse": options.reuse,

@@ -46,8 +46,8 @@ def with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
     if not path.exists() or plan.iterations.high > 1:
         return plan
     with contextlib.closing(open_reader(path)) as reader:
-        found = _Lookup(project, experiment, reader).reused(plan.cases)
-    loads = [_less(load, found[load.phase, load.name]) for load in plan.loads]
+        reused_calls = _Lookup(project, experiment, reader).reused(plan.cases)
+    loads = [_less(load, reused_calls[load.phase, load.name]) for load in plan.loads]
     reused = sum(
         before.calls - after.calls for before, after in zip(plan.loads, loads, strict=True)
     )
@@ -95,15 +95,15 @@ class _Lookup:
 
         Of more than `EVERY_CASE_UP_TO` cases a sample is counted, and scaled up.
         """
-        found: _Found = Counter()
+        calls: _Found = Counter()
         counted = 0
         for number, case in enumerate(self._cases()):
             if number < EVERY_CASE_UP_TO or number % _THEN_EVERY == 0:
                 counted += 1
-                self._count_case(case, found)
+                self._count_case(case, calls)
         if counted and counted < cases:
-            return Counter({key: round(count * cases / counted) for key, count in found.items()})
-        return found
+            return Counter({key: round(count * cases / counted) for key, count in calls.items()})
+        return calls
 
     def _cases(self) -> Iterator[Case]:
         if self._experiment.file.data:
@@ -111,7 +111,7 @@ class _Lookup:
         else:
             yield STATIC
 
-    def _count_case(self, case: Case, found: _Found) -> None:
+    def _count_case(self, case: Case, calls: _Found) -> None:
         for by, references in self._embedders.items():
             for reference in references:
                 with contextlib.suppress(MissingValueError, RenderError):
@@ -119,18 +119,18 @@ class _Lookup:
                     # A reference that cases share is planned once.
                     if (by, text) not in self._references:
                         self._references.add((by, text))
-                        self._count_embedding(by, text, found)
+                        self._count_embedding(by, text, calls)
         for prompt in self._experiment.prompts:
             listed = self._experiment.configurations(prompt)
             for repeat in range(self._experiment.file.repeats):
                 texts = {}
                 for configuration in listed:
-                    answer = self._count_answer(Task(prompt, configuration, case, repeat), found)
+                    answer = self._count_answer(Task(prompt, configuration, case, repeat), calls)
                     if answer is not None:
                         texts[configuration.name] = answer
-                self._count_pairs(case, listed, texts, found)
+                self._count_pairs(case, listed, texts, calls)
 
-    def _count_answer(self, task: Task, found: _Found) -> str | None:
+    def _count_answer(self, task: Task, calls: _Found) -> str | None:
         """Count the stored answer to a cell; return its text unless it is malformed."""
         try:
             request = request_for(task)
@@ -139,45 +139,45 @@ class _Lookup:
         stored = newest_answer(self._reader, request.request_hash, since=self._since)
         if stored is None:
             return None
-        found["generate", task.configuration.name] += 1
+        calls["generate", task.configuration.name] += 1
         output = parse_output(stored.completion.text, task.prompt.expect)
         if output.malformed:
             return None
-        self._count_judgments(task.case, output.text, found)
+        self._count_judgments(task.case, output.text, calls)
         for by in self._embedders:
-            self._count_embedding(by, output.text, found)
+            self._count_embedding(by, output.text, calls)
         return output.text
 
-    def _count_embedding(self, by: str, text: str, found: _Found) -> None:
+    def _count_embedding(self, by: str, text: str, calls: _Found) -> None:
         request = openai_endpoints.embedding_request(self._project.models[by], text)
-        found["embed", by] += self._is_stored(request)
+        calls["embed", by] += self._is_stored(request)
 
     def _count_pairs(
-        self, case: Case, listed: Sequence[Configuration], texts: Mapping[str, str], found: _Found
+        self, case: Case, listed: Sequence[Configuration], texts: Mapping[str, str], calls: _Found
     ) -> None:
         judge, pairwise = self._pairwise, self._experiment.file.judges.pairwise
         if judge is None or pairwise is None:
             return
-        for one, other in execute_pairwise.model_pairs(listed, all_pairs=pairwise.all_pairs):
-            a, b = texts.get(one.name), texts.get(other.name)
+        for later, earlier in execute_pairwise.model_pairs(listed, all_pairs=pairwise.all_pairs):
+            a, b = texts.get(later.name), texts.get(earlier.name)
             if a is None or b is None:
                 continue
             # Equal answers are a tie without a call.
             asked = [judge.request(case, a, b), judge.request(case, b, a)]
             count = sum(a == b or self._is_stored(request) for request in asked)
-            found["pairwise", judge.judge.name] += count
+            calls["pairwise", judge.judge.name] += count
 
-    def _count_judgments(self, case: Case, text: str, found: _Found) -> None:
+    def _count_judgments(self, case: Case, text: str, calls: _Found) -> None:
         if self._judging is None:
             return
         panel = self._judging.panel
         for judge in panel.judges if panel is not None else ():
             if isinstance(judge, Pointwise):  # judges of other packages make no calls
-                found["judge", judge.name] += self._is_stored(judge.request(case, text))
+                calls["judge", judge.name] += self._is_stored(judge.request(case, text))
         for entry in self._judging.graders:
             with contextlib.suppress(MissingValueError, RenderError):
                 request = entry.grader.request(case, text)
-                found["grade", entry.grader.judge.name] += self._is_stored(request)
+                calls["grade", entry.grader.judge.name] += self._is_stored(request)
 
     def _is_stored(self, request: Request) -> bool:
         time = newest_time(self._reader, request.request_hash)

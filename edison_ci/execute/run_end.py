@@ -143,8 +143,8 @@ def final_status(
         progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     if judged and (silent := judges.silent_judges(reader, run_id)):
-        said = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
-        progress.closed.update(said)
+        failures = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
+        progress.closed.update(failures)
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     if why := scores.why_nothing_is_graded(reader, run_id):
         progress.closed[THE_RUN] = f"no answer could be graded; {why}"

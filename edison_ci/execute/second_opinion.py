@@ -72,8 +72,8 @@ class GradedPart:
         if not self.judges:
             return dataclasses.replace(experiment, file=file, rubric=rubric)
         if len(self.judges) > MOST_JUDGES:
-            said = f"{len(self.judges)} judges; at most {MOST_JUDGES}"
-            raise UsageError(said, hint="leave some out")
+            message = f"{len(self.judges)} judges; at most {MOST_JUDGES}"
+            raise UsageError(message, hint="leave some out")
         judges = tuple(self._judge(project, name) for name in dict.fromkeys(self.judges))
         return dataclasses.replace(
             experiment, file=file, rubric=rubric, judges=judges, judge_plugins=()
@@ -83,8 +83,8 @@ class GradedPart:
         for path, rubric in project.rubrics.items():
             if self.rubric in (path, rubric.rubric):
                 return path
-        known = [rubric.rubric for rubric in project.rubrics.values()]
-        hint = did_you_mean(str(self.rubric), known, label="rubrics") or "write one in rubrics/"
+        names = [rubric.rubric for rubric in project.rubrics.values()]
+        hint = did_you_mean(str(self.rubric), names, label="rubrics") or "write one in rubrics/"
         raise UsageError(f"there is no rubric {self.rubric!r}", hint=hint)
 
     def _judge(self, project: Project, name: str) -> Model:
@@ -121,38 +121,38 @@ class GradableTexts:
     ) -> GradableTexts:
         """Return the answers of the head; raises UsageError if there are none."""
         experiment = project.experiment(run.experiment)
-        known = case_ids(reader, run.id)
+        run_cases = case_ids(reader, run.id)
         for case in part.cases:
-            if case not in known:
+            if case not in run_cases:
                 raise UsageError(
                     f"run {run.id} has no case {case!r}",
-                    hint=did_you_mean(case, known, label="cases"),
+                    hint=did_you_mean(case, run_cases, label="cases"),
                 )
         cells = answered_cells(reader, run.id, cases=part.cases, failed=part.failed)
         if not cells:
             raise UsageError(f"no answer of run {run.id} is chosen", hint="see: edison status")
         cases = unchanged_cases(project, experiment, {c.case_id: c.case_hash for c in cells})
         prompts = {str(prompt.id): prompt for prompt in experiment.prompts}
-        found = cls([])
+        gradable = cls([])
         for cell in cells:
             prompt = prompts.get(cell.prompt)
             if prompt is None or prompt.version != cell.version or cell.case_id not in cases:
-                found.changed += 1
+                gradable.changed += 1
                 continue
             stored = answer_at(reader, cell.request_hash, cell.answer_no)
             if stored is None:
-                found.gone += 1
+                gradable.gone += 1
                 continue
             output = parse_output(stored.completion.text, prompt.expect, prompt.output)
             answer = StoredAnswer(stored.completion, stored.answer_no, False, stored.cost_microusd)
-            found.texts.append(StoredText(cell, cases[cell.case_id], output, answer))
-        if not found.texts:
+            gradable.texts.append(StoredText(cell, cases[cell.case_id], output, answer))
+        if not gradable.texts:
             raise UsageError(
                 f"no answer of run {run.id} can be graded again: its prompts or cases have "
                 "changed, or its texts are no longer stored",
                 hint="start a new run: edison run",
             )
-        return found
+        return gradable
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,11 @@ class SecondGrade:
             return grade.reason
         if grade.status is not CellStatus.OK or grade.composite is not None:
             return ""
-        wrong = (one.reason for one in grade.components if one.status is CellStatus.ERROR)
+        wrong = (
+            component.reason
+            for component in grade.components
+            if component.status is CellStatus.ERROR
+        )
         return next(wrong, "no score")
 
 
@@ -193,23 +197,23 @@ class SecondOpinion:
     def graded(self) -> list[SecondGrade]:
         """Those with a score on both sides."""
         return [
-            one
-            for one in self.grades
-            if one.grade.composite is not None and one.text.cell.composite is not None
+            second
+            for second in self.grades
+            if second.grade.composite is not None and second.text.cell.composite is not None
         ]
 
     @property
     def failed(self) -> list[SecondGrade]:
         """Those that the judges could not grade."""
-        return [one for one in self.grades if one.why_not]
+        return [second for second in self.grades if second.why_not]
 
     def means(self) -> tuple[float, float] | None:
         """Return the mean score before and now, over the same answers."""
         graded = self.graded
         if not graded:
             return None
-        before = mean([one.text.cell.composite or 0.0 for one in graded])
-        return before, mean([one.grade.composite or 0.0 for one in graded])
+        before = mean([second.text.cell.composite or 0.0 for second in graded])
+        return before, mean([second.grade.composite or 0.0 for second in graded])
 
 
 def judge_requests(
@@ -232,12 +236,12 @@ def grade_again(
     budget_microusd: int | None = None,
 ) -> SecondOpinion:
     """Let the judges of a variant grade stored answers; nothing of their run changes."""
-    found = SecondOpinion([])
+    opinion = SecondOpinion([])
 
     async def grade() -> None:
         opened = standalone_client(project, variant, context, purpose="opinion", newer_than="")
         async with opened as clients:
-            found.usage = clients.usage
+            opinion.usage = clients.usage
             budget = clients.budget
             if budget_microusd is not None:
                 scope = f"run:{budget.run_id}"
@@ -248,21 +252,21 @@ def grade_again(
             workers = max((m.limits.concurrency for m in variant.judges), default=1)
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(workers, len(texts))):
-                    group.create_task(_work(rest, grading, found))
+                    group.create_task(_work(rest, grading, opinion))
 
     asyncio.run(grade())
     order = {id(text): number for number, text in enumerate(texts)}
-    found.grades.sort(key=lambda one: order[id(one.text)])
-    return found
+    opinion.grades.sort(key=lambda second: order[id(second.text)])
+    return opinion
 
 
-async def _work(rest: Iterator[StoredText], grading: Grading, found: SecondOpinion) -> None:
+async def _work(rest: Iterator[StoredText], grading: Grading, opinion: SecondOpinion) -> None:
     for text in rest:
-        if found.exhausted:
+        if opinion.exhausted:
             return
         try:
             grade = await grading.grade(text.case, text.output, text.answer)
         except BudgetExhausted as error:
-            found.exhausted = error.refused.cap.name
+            opinion.exhausted = error.refused.cap.name
             return
-        found.grades.append(SecondGrade(text, grade))
+        opinion.grades.append(SecondGrade(text, grade))

@@ -172,8 +172,8 @@ def repository_address(
 
 def github_name(remote: str | None) -> str | None:
     """Return `owner/name` of a remote on github.com."""
-    found = _REMOTE.fullmatch(remote or "")
-    return found[1] if found else None
+    match = _REMOTE.fullmatch(remote or "")
+    return match[1] if match else None
 
 
 def compare_link(remote: str | None, base: str, branch: str) -> str | None:

@@ -145,10 +145,10 @@ class Objects:
         descriptor = self._process.stdout.fileno()
         ready = select.poll()
         ready.register(descriptor, select.POLLIN)
-        found = os.read(descriptor, _CHUNK) if ready.poll(1_000 * LOCAL_TIMEOUT_S) else b""
-        if not found:
+        data = os.read(descriptor, _CHUNK) if ready.poll(1_000 * LOCAL_TIMEOUT_S) else b""
+        if not data:
             raise BrokenPipeError  # Git ended, or did not answer in time
-        return found
+        return data
 
     def _stop(self) -> None:
         process, self._process, self._buffer = self._process, None, b""
@@ -156,13 +156,13 @@ class Objects:
             stop_git(process)
 
 
-def _entry(tree: GitObject, wanted: bytes, id_bytes: int) -> tuple[int, str]:
+def _entry(tree: GitObject, name: bytes, id_bytes: int) -> tuple[int, str]:
     """Return mode and id of an entry of a tree by its name; mode 0 if there is none."""
     data, at = tree.data, 0
     while at < len(data):
         space, end = data.index(b" ", at), data.index(b"\0", at)
         stop = end + 1 + id_bytes
-        if data[space + 1 : end] == wanted:
+        if data[space + 1 : end] == name:
             return int(data[at:space], 8), data[end + 1 : stop].hex()
         at = stop
     return 0, ""
@@ -206,8 +206,8 @@ class CommitTree:
 
     def under(self, path: str) -> list[str]:
         """Return the files that are at a path or below it, sorted."""
-        wanted = inside(path)
-        return sorted(p for p in self._paths if p == wanted or p.startswith(f"{wanted}/"))
+        folder = inside(path)
+        return sorted(p for p in self._paths if p == folder or p.startswith(f"{folder}/"))
 
     def write_to(self, folder: Path) -> None:
         """Write all files of the project in this commit into a folder."""

@@ -207,10 +207,10 @@ class Repository:
             *("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--"),
             *(f"{start}{place}" for place in places),
         )
-        found = (self.root / path for path in dict.fromkeys(_split(listed)))
+        files = (self.root / path for path in dict.fromkeys(_split(listed)))
         return [
             path.relative_to(self.root).as_posix().removeprefix(start)
-            for path in found
+            for path in files
             if path.is_file() and not path.is_symlink()
         ]
 
@@ -284,11 +284,11 @@ class Repository:
             *("--no-renames", "--no-ext-diff", "--no-textconv"),
             *("--format=%H%x1f%aI%x1f%an <%ae>%x1f%s", f"--max-count={most}", head, "--", path),
         )
-        found = []
-        for told, blob in _history(log, path):
-            commit, date, author, subject = told.split("\x1f", 3)
-            found.append(FileChange(commit, date, author, subject, blob))
-        return found
+        changes = []
+        for entry, blob in _history(log, path):
+            commit, date, author, subject = entry.split("\x1f", 3)
+            changes.append(FileChange(commit, date, author, subject, blob))
+        return changes
 
     def contents(self, blobs: Iterable[str], *, max_bytes: int) -> Iterator[bytes | None]:
         """Yield the content of each blob; None for one that is missing or larger."""
@@ -308,15 +308,15 @@ class Repository:
         places = ("refs/heads", "refs/remotes/origin")
         remote_head = "refs/remotes/origin/HEAD"
         refs = [f"{place}/{name}" for name in names if name for place in places]
-        told = self._ask(
+        output = self._ask(
             "for-each-ref", "--format=%(refname) %(symref)", remote_head, *dict.fromkeys(refs)
         )
-        there = dict(line.split(" ", 1) for line in told.line.splitlines())
-        found = there.get(remote_head) or next((ref for ref in refs if ref in there), None)
-        if found is None:
+        there = dict(line.split(" ", 1) for line in output.line.splitlines())
+        ref = there.get(remote_head) or next((ref for ref in refs if ref in there), None)
+        if ref is None:
             head = self._ask("symbolic-ref", "--quiet", "HEAD").line
-            found = head if self._commit(head) else None
-        return found
+            ref = head if self._commit(head) else None
+        return ref
 
     def _is_branch(self, ref: str) -> bool:
         name = self._ask("rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)

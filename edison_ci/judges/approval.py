@@ -50,26 +50,26 @@ class JudgeApproval:
     def unapproved(self, gates: Iterable[Gate]) -> dict[str, str]:
         """Return the metrics of gates that are advisory, with the reason."""
         why = "" if self.standing is None else self.standing.why
-        found = (gate.metric for gate in gates if depends_on_judges(gate, self.experiment))
-        return dict.fromkeys(found, why) if why else {}
+        metrics = (gate.metric for gate in gates if depends_on_judges(gate, self.experiment))
+        return dict.fromkeys(metrics, why) if why else {}
 
     def note(self, run_id: str) -> Callable[[sqlite3.Connection], None]:
         """Return the operation that stores the approval with a run."""
         standing = self.standing
         if standing is None:
             return write_approval(run_id, None)
-        known = None if standing.stale else standing.approval
+        approval = None if standing.stale else standing.approval
         counts = (0, 0, 0, 0)
-        if known is not None:
-            counts = (known.passes, known.true_passes, known.fails, known.true_fails)
+        if approval is not None:
+            counts = (approval.passes, approval.true_passes, approval.fails, approval.true_fails)
         row = ApprovalRow(
             json.dumps(standing.judges),
             standing.approved,
             standing.reason,
-            None if known is None else known.kappa,
-            None if known is None else known.lower_bound,
-            0 if known is None else known.n,
-            0 if known is None else known.cases,
+            None if approval is None else approval.kappa,
+            None if approval is None else approval.lower_bound,
+            0 if approval is None else approval.n,
+            0 if approval is None else approval.cases,
             standing.asked.min_kappa,
             *counts,
         )
@@ -149,12 +149,12 @@ def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus 
     panel = load_panel(project, experiment)
     if panel is None or panel.rubric.calibration is None or not panel.judges:
         return None
-    names = tuple(one.name for one in panel.judges)
+    names = tuple(judge.name for judge in panel.judges)
     asked = panel.rubric.calibration
     terms = judge_hashes(project, panel)
     file, rubric = project.approvals, panel.rubric.rubric
     approval = None if file is None else file.of(rubric, names, panel.combine, terms.objective_hash)
-    simulated = any(one.simulated for one in panel.judges)
+    simulated = any(judge.simulated for judge in panel.judges)
     standing = ApprovalStatus(panel.rubric.rubric, names, asked, approval, simulated=simulated)
     again = f"edison calibrate {experiment.id}"
     if approval is None:
@@ -163,8 +163,8 @@ def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus 
         text for name, text in _CHANGED.items() if getattr(approval, name) != getattr(terms, name)
     ]
     if changed:
-        said = f"stale approval, {' and '.join(changed)} changed since {approval.date}: {again}"
-        return replace(standing, reason=said, stale=True)
+        reason = f"stale approval, {' and '.join(changed)} changed since {approval.date}: {again}"
+        return replace(standing, reason=reason, stale=True)
     return replace(standing, reason=_shortfall(approval, asked, again))
 
 

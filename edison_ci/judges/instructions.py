@@ -136,13 +136,13 @@ def escape_invisible(text: str) -> str:
     plain = text.replace("\r\n", "\n")
     if plain.isascii() and plain.isprintable():
         return plain
-    return _INVISIBLE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", plain)
+    return _INVISIBLE.sub(lambda match: f"\\u{{{ord(match.group()):x}}}", plain)
 
 
 def sanitize(text: str) -> str:
     """Return the text without invisible characters and edges of blocks."""
     return _KEY.sub(
-        lambda found: found.group().replace(" ", "\\ ", 1),
+        lambda match: match.group().replace(" ", "\\ ", 1),
         _EDGE.sub(r"<\\", escape_invisible(text)),
     )
 
@@ -168,15 +168,15 @@ def _piece(tag: str, value: Json, name: str = "") -> FencedText:
 
 
 def fence_message(
-    told: str, pieces: Sequence[FencedText], closing: str, *, seed: Json = None
+    instructions: str, pieces: Sequence[FencedText], closing: str, *, seed: Json = None
 ) -> str:
     """Return the user message with the pieces, for a judge with the system message `told`."""
-    shown = [
+    fenced = [
         piece._replace(text=sanitize(piece.text), name=_ODD.sub("?", piece.name)[:_MAX_NAME])
         for piece in pieces
     ]
-    key = _key(told, shown, seed)
-    blocks = [_block(piece, key) for piece in shown]
+    key = _key(instructions, fenced, seed)
+    blocks = [_block(piece, key) for piece in fenced]
     return "\n\n".join([f"{KEY_LINE}{key}", *blocks, closing])
 
 
@@ -186,8 +186,8 @@ def _block(piece: FencedText, key: str) -> str:
     return f"<data:{piece.tag}{name}{form} {key}>\n{piece.text}\n</data:{piece.tag} {key}>"
 
 
-def _key(told: str, pieces: Sequence[FencedText], seed: Json) -> str:
-    sent: list[object] = [told, [list(piece) for piece in pieces], seed]
+def _key(instructions: str, pieces: Sequence[FencedText], seed: Json) -> str:
+    sent: list[object] = [instructions, [list(piece) for piece in pieces], seed]
     identity = canonical_json(sent).encode()
     key, round_number = "", 0
     # A second round is practically impossible: a text would contain 64 bits of its own hash.
@@ -207,9 +207,9 @@ def judge_hash(
 ) -> str:
     """Return the sha256 over instructions, rubric, objective, the judge and its parameters."""
     criteria = _rubric(rubric) if rubric else ""
-    told = instructions.message(objective=objective)
+    text = instructions.message(objective=objective)
     goal = [objective] if objective else []
-    return _digest([told, criteria, *_judge(judge), *goal])
+    return _digest([text, criteria, *_judge(judge), *goal])
 
 
 def objective_hash(objective: str) -> str:

@@ -53,10 +53,10 @@ class Judge:
     def of(cls, model: Model, written: Mapping[str, Any] | None = None) -> Judge:
         """Return a model as a judge; `written` are parameters of the front matter of a grader."""
         defaults = dict(JUDGE_PARAMS)
-        given = {**model.params, **(written or {})}
-        if "top_p" in given:  # some models refuse both parameters
+        chosen = {**model.params, **(written or {})}
+        if "top_p" in chosen:  # some models refuse both parameters
             defaults.pop("temperature")
-        return cls(model, *sent_params(model, given, defaults))
+        return cls(model, *sent_params(model, chosen, defaults))
 
     def request(
         self, messages: tuple[Message, ...], *, form: Json = JSON_OBJECT, schema: Json = None
@@ -130,12 +130,12 @@ async def run_concurrently(tasks: Sequence[Coroutine[Any, Any, Value]]) -> list[
 
 
 async def run_both(
-    one: Coroutine[Any, Any, Value], other: Coroutine[Any, Any, Other]
+    task: Coroutine[Any, Any, Value], other_task: Coroutine[Any, Any, Other]
 ) -> tuple[Value, Other]:
     """Return the results of two tasks of different types that run concurrently."""
     try:
         async with asyncio.TaskGroup() as group:
-            first, second = group.create_task(one), group.create_task(other)
+            first, second = group.create_task(task), group.create_task(other_task)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return first.result(), second.result()

@@ -76,10 +76,10 @@ class Moderator:
         """Return the request for a text."""
         if self.judge.model.moderates:
             return moderation_request(self.judge.model, text)
-        told = self.instructions.message()
+        system = self.instructions.message()
         seed = self.judge.params.get("seed")
-        asked = fence_message(told, [FencedText("text", text)], CLOSING, seed=seed)
-        return self.judge.request((Message("system", told), Message("user", asked)))
+        asked = fence_message(system, [FencedText("text", text)], CLOSING, seed=seed)
+        return self.judge.request((Message("system", system), Message("user", asked)))
 
     async def screen(self, text: str, ask: Ask) -> ModerationResult:
         """Return the result for a text."""
@@ -119,17 +119,19 @@ def read_categories(completion: Completion, kind: str) -> Outcome[CriterionReply
     """Return the highest score of the categories that a screen is about, which the reason names."""
     try:
         scores = json.loads(completion.text)["scores"]
-        found = {str(name): float(score) for name, score in scores.items()}
+        categories = {str(name): float(score) for name, score in scores.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return Outcome(None, Failure(Missing.JUDGE_ERROR, "the reply has no scores of categories"))
     if kind == "toxicity":
-        found = {name: score for name, score in found.items() if name.startswith(_TOXIC)} or found
-    if not found:
+        categories = {
+            name: score for name, score in categories.items() if name.startswith(_TOXIC)
+        } or categories
+    if not categories:
         return Outcome(None, Failure(Missing.JUDGE_ERROR, "the reply has no scores of categories"))
-    highest = sorted(found.items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
+    highest = sorted(categories.items(), key=lambda entry: (-entry[1], entry[0]))[:_NAMED]
     score = highest[0][1]
-    told = ", ".join(f"{name} {fixed(value, 2)}" for name, value in highest)
-    return Outcome(CriterionReply(score, score, told))
+    reason = ", ".join(f"{name} {fixed(value, 2)}" for name, value in highest)
+    return Outcome(CriterionReply(score, score, reason))
 
 
 def _read(completion: Completion) -> Outcome[CriterionReply]:

@@ -138,10 +138,10 @@ class Pairwise:
     def __post_init__(self) -> None:
         rubric = self.rubric
         criteria = criteria_text(rubric.criteria, rubric.weights()) if rubric else NO_CRITERIA
-        told = self.instructions.message(criteria, objective=self.objective)
-        object.__setattr__(self, "_system", told)
-        found = judge_hash(self.instructions, rubric, self.judge, objective=self.objective)
-        object.__setattr__(self, "hash", found)
+        system = self.instructions.message(criteria, objective=self.objective)
+        object.__setattr__(self, "_system", system)
+        digest = judge_hash(self.instructions, rubric, self.judge, objective=self.objective)
+        object.__setattr__(self, "hash", digest)
 
     def request(self, case: Case, first: str, second: str) -> Request:
         """Return the request with the answers in this order."""
@@ -187,5 +187,5 @@ def read_place(completion: Completion) -> Outcome[tuple[Place, str]]:
     for place in _PLACES:
         if reply["winner"] == place:
             return Outcome((place, read_reason(reply)))
-    said = "the winner is not first, second or tie"
-    return Outcome(None, Failure(Missing.JUDGE_ERROR, said))
+    reason = "the winner is not first, second or tie"
+    return Outcome(None, Failure(Missing.JUDGE_ERROR, reason))

@@ -139,13 +139,13 @@ def grade_rubric(
         _criterion(criterion, weights[criterion.name], judge_scores, combine, dispute)
         for criterion in rubric.criteria
     )
-    said = {flag for o in judge_scores if o.verdict is not None for flag in o.verdict.flags}
+    flags = {flag for o in judge_scores if o.verdict is not None for flag in o.verdict.flags}
     coverage, composite = _composite(criteria)
     reason = _why_missing(rubric, criteria, coverage)
     if reason:
-        return RubricGrade(None, None, coverage, criteria, tuple(sorted(said)), reason)
+        return RubricGrade(None, None, coverage, criteria, tuple(sorted(flags)), reason)
     passed = _decide_pass(rubric, criteria)
-    return RubricGrade(composite, passed, coverage, criteria, tuple(sorted(said)))
+    return RubricGrade(composite, passed, coverage, criteria, tuple(sorted(flags)))
 
 
 def _criterion(
@@ -158,10 +158,10 @@ def _criterion(
     by_judge: dict[str, float] = {}
     reasons: list[tuple[str, str]] = []
     for judge_score in judge_scores:
-        found = judge_score.verdict.scores.get(criterion.name) if judge_score.verdict else None
-        if found is not None:
-            by_judge[judge_score.judge] = found.share
-            reasons.append((judge_score.judge, found.reason))
+        reply = judge_score.verdict.scores.get(criterion.name) if judge_score.verdict else None
+        if reply is not None:
+            by_judge[judge_score.judge] = reply.share
+            reasons.append((judge_score.judge, reply.reason))
         elif failure := judge_score.missing(criterion.name):
             reasons.append((judge_score.judge, f"{failure.kind}: {failure.reason}"))
     scores = list(by_judge.values())
@@ -287,16 +287,16 @@ class PromptGrader:
         )
         if outcome.value is None:
             failure = outcome.failure
-            said = f"{failure.kind}: {failure.reason}" if failure else "no score"
-            return GraderGrade(None, said, "error")
+            reason = f"{failure.kind}: {failure.reason}" if failure else "no score"
+            return GraderGrade(None, reason, "error")
         return GraderGrade(outcome.value.share, outcome.value.reason, "ok")
 
 
 def read_grade(completion: Completion, scale: Scale) -> replies.Outcome[replies.CriterionReply]:
     """Return the score in the reply of a grader."""
     if len(completion.text) > replies.MAX_REPLY:
-        said = f"the reply has {len(completion.text):,} characters"
-        return replies.Outcome(None, replies.Failure(replies.Missing.JUDGE_ERROR, said))
+        reason = f"the reply has {len(completion.text):,} characters"
+        return replies.Outcome(None, replies.Failure(replies.Missing.JUDGE_ERROR, reason))
     text = replies.strip_thinking(completion.text)
     fenced = _FENCE.fullmatch(text)
     word = (fenced[1] if fenced else text).strip(_TRIMMED)
@@ -326,11 +326,11 @@ def _score_outcome(
 def _not_a_grade(failure: replies.Failure, scale: Scale) -> replies.Failure:
     if not failure.reason.startswith("the reply holds no"):
         return failure
-    said = (
+    reason = (
         f"the reply is not a number from {scale.min:g} to {scale.max:g}, yes or no, "
         'pass or fail, true or false, or JSON {"score", "reason"}'
     )
-    return replies.Failure(failure.kind, said)
+    return replies.Failure(failure.kind, reason)
 
 
 __all__ = [
@@ -428,8 +428,8 @@ class ExperimentJudges:
     @property
     def hashes(self) -> Mapping[str, str]:
         """Hash of each component: only grades of equal hash are comparable."""
-        found = {entry.grader.name: entry.grader.hash for entry in self.graders}
-        return {self.panel.rubric.rubric: self.panel.hash, **found} if self.panel else found
+        by_grader = {entry.grader.name: entry.grader.hash for entry in self.graders}
+        return {self.panel.rubric.rubric: self.panel.hash, **by_grader} if self.panel else by_grader
 
     async def judge(self, case: Case, output: str) -> JudgeGrades:
         """Return the grades of an answer.
@@ -454,25 +454,25 @@ class ExperimentJudges:
     async def _judge_scores(self, case: Case, output: str) -> list[pointwise.JudgeScores]:
         judges = self.panel.judges if self.panel else ()
         return await judge_judge.run_concurrently(
-            [one.judge_output(case, output, self.ask) for one in judges]
+            [judge.judge_output(case, output, self.ask) for judge in judges]
         )
 
     async def _grades(self, case: Case, output: str) -> list[JudgeComponent]:
         return await judge_judge.run_concurrently(
-            [self._grade_one(each, case, output) for each in self.graders]
+            [self._grade_one(entry, case, output) for entry in self.graders]
         )
 
     async def _grade_one(self, entry: WeightedGrader, case: Case, output: str) -> JudgeComponent:
-        found = await entry.grader.grade(case, output, self.ask)
-        passed = None if found.score is None else reaches(found.score, entry.threshold)
+        grade = await entry.grader.grade(case, output, self.ask)
+        passed = None if grade.score is None else reaches(grade.score, entry.threshold)
         return JudgeComponent(
             entry.grader.name,
             "grader",
-            found.score,
+            grade.score,
             passed,
             entry.weight,
-            found.status,
-            found.reason,
+            grade.status,
+            grade.reason,
         )
 
 
@@ -554,11 +554,13 @@ def pairwise_judge(project: Project, experiment: Experiment) -> judge_pairwise.P
 def moderators(project: Project, experiment: Experiment) -> tuple[moderation.Moderator, ...]:
     """Return the enabled screens by a model of an experiment."""
     kinds: tuple[Literal["moderation", "toxicity"], ...] = ("moderation", "toxicity")
-    found = []
+    moderators = []
     for kind in kinds:
         screen = getattr(experiment.file.safety, kind)
         if screen is not None and screen.action != "off":
             judge = judge_judge.Judge.of(_model(project, screen.by))
             instructions = judge_instructions.load_instructions(kind, project.tree)
-            found.append(moderation.Moderator(judge, instructions, screen.action, screen.threshold))
-    return tuple(found)
+            moderators.append(
+                moderation.Moderator(judge, instructions, screen.action, screen.threshold)
+            )
+    return tuple(moderators)

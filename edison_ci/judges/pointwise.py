@@ -89,11 +89,11 @@ class Pointwise:
     def __post_init__(self) -> None:
         # Computed once, as only the material differs between calls.
         criteria, goal = self.rubric.criteria, self.objective
-        told = self.instructions.message(criteria_text(criteria), objective=goal)
-        object.__setattr__(self, "_system", told)
+        system = self.instructions.message(criteria_text(criteria), objective=goal)
+        object.__setattr__(self, "_system", system)
         object.__setattr__(self, "_schema", verdict_schema(criteria))
-        found = judge_hash(self.instructions, self.rubric, self.judge, objective=goal)
-        object.__setattr__(self, "hash", found)
+        digest = judge_hash(self.instructions, self.rubric, self.judge, objective=goal)
+        object.__setattr__(self, "hash", digest)
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ class Pointwise:
 
 def criteria_text(criteria: Sequence[Criterion], weights: Mapping[str, float] | None = None) -> str:
     """Return the criteria for a judge; only a pairwise judge gets weights."""
-    shown = []
+    lines = []
     for criterion in criteria:
         scale = criterion.scale
         entry: dict[str, Json] = {"name": criterion.name, "description": criterion.description}
@@ -150,8 +150,8 @@ def criteria_text(criteria: Sequence[Criterion], weights: Mapping[str, float] | 
                 entry["note"] = "Low scores are good."
         else:
             entry["weight"] = rounded(weights[criterion.name], 3)
-        shown.append(json.dumps(entry, ensure_ascii=False))
-    return "Criteria:\n\n[\n" + ",\n".join(shown) + "\n]"
+        lines.append(json.dumps(entry, ensure_ascii=False))
+    return "Criteria:\n\n[\n" + ",\n".join(lines) + "\n]"
 
 
 def _plain(number: float) -> float:
@@ -248,8 +248,8 @@ class QuestionJudge:
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        told = self.instructions.message(criteria_text(self.criteria))
-        object.__setattr__(self, "_system", told)
+        system = self.instructions.message(criteria_text(self.criteria))
+        object.__setattr__(self, "_system", system)
         made = question_hash(self.instructions, self.criteria, self.objective, self.judge)
         object.__setattr__(self, "hash", made)
 
@@ -333,8 +333,8 @@ class InstalledJudge:
         criteria = [_criterion_for_plugin(criterion) for criterion in self.rubric.criteria]
         try:
             async with asyncio.timeout(LIMIT_S):
-                said = await self.plugin.judge(case, output, criteria)
-            verdict = self._verdict(said)
+                scores = await self.plugin.judge(case, output, criteria)
+            verdict = self._verdict(scores)
         except CallError as error:
             return JudgeScores(self.name, self.hash, None, call_failure(error))
         except TimeoutError:
@@ -347,27 +347,27 @@ class InstalledJudge:
         first = next(iter(verdict.missing.values()), None)
         return JudgeScores(self.name, self.hash, verdict if verdict.scores else None, first)
 
-    def _verdict(self, said: Mapping[str, CriterionScore]) -> Verdict:
-        known = {criterion.name for criterion in self.rubric.criteria}
-        if unknown := sorted(map(str, said.keys() - known)):
+    def _verdict(self, plugin_scores: Mapping[str, CriterionScore]) -> Verdict:
+        names = {criterion.name for criterion in self.rubric.criteria}
+        if unknown := sorted(map(str, plugin_scores.keys() - names)):
             raise ValueError(f"it scores {unknown[0]!r}, which is no criterion of the rubric")
         scores: dict[str, CriterionReply] = {}
         missing: dict[str, Failure] = {}
         for criterion in self.rubric.criteria:
-            found = self._score(said.get(criterion.name), criterion)
-            if isinstance(found, Failure):
-                missing[criterion.name] = found
+            reply = self._score(plugin_scores.get(criterion.name), criterion)
+            if isinstance(reply, Failure):
+                missing[criterion.name] = reply
             else:
-                scores[criterion.name] = found
+                scores[criterion.name] = reply
         return Verdict(scores, missing)
 
-    def _score(self, found: object, criterion: Criterion) -> CriterionReply | Failure:
-        if found is None:
+    def _score(self, score: object, criterion: Criterion) -> CriterionReply | Failure:
+        if score is None:
             return Failure(Missing.JUDGE_ERROR, f"{criterion.name} has no score")
-        if not isinstance(found, CriterionScore):
-            said = f"the score of {criterion.name} is a {type(found).__name__}, no CriterionScore"
-            return Failure(Missing.JUDGE_ERROR, said)
-        return score_criterion(criterion, found.score, self._shorten(found.reason))
+        if not isinstance(score, CriterionScore):
+            reason = f"the score of {criterion.name} is a {type(score).__name__}, no CriterionScore"
+            return Failure(Missing.JUDGE_ERROR, reason)
+        return score_criterion(criterion, score.score, self._shorten(score.reason))
 
     def _shorten(self, reason: object) -> str:
         return shortened(self.redact(hidden(str(reason))).strip(), MAX_REASON)

@@ -186,14 +186,14 @@ def _objects(text: str) -> Iterator[str]:
 
 def _end_of_object(text: str, start: int) -> int | None:
     depth, quoted = 0, False
-    for found in _STRUCTURE.finditer(text, start):
-        token = found.group()
+    for match in _STRUCTURE.finditer(text, start):
+        token = match.group()
         if token == '"':
             quoted = not quoted
         elif not quoted and token in "{}":
             depth += 1 if token == "{" else -1
             if depth == 0:
-                return found.end()
+                return match.end()
     return None
 
 
@@ -211,11 +211,11 @@ def read_verdict(completion: Completion, criteria: Sequence[Criterion]) -> Outco
     scores: dict[str, CriterionReply] = {}
     missing: dict[str, Failure] = {}
     for criterion in criteria:
-        found = _entry(entries, criterion)
-        if isinstance(found, Failure):
-            missing[criterion.name] = found
+        score = _entry(entries, criterion)
+        if isinstance(score, Failure):
+            missing[criterion.name] = score
         else:
-            scores[criterion.name] = found
+            scores[criterion.name] = score
     flags, fault = _flags(reply.get("flags", []))
     failure = next(iter(missing.values()), fault)
     if not scores:
@@ -227,11 +227,11 @@ def _by_criterion(scores: Json, criteria: Sequence[Criterion]) -> dict[str, Json
     """Return the entries by slug, which ignores case and spaces; unknown names are a failure."""
     if not isinstance(scores, dict):
         return _bad("scores is not an object")
-    known = {criterion.slug for criterion in criteria}
+    slugs = {criterion.slug for criterion in criteria}
     entries: dict[str, Json] = {}
     for name, entry in scores.items():
         slug = "-".join(name.lower().split())
-        if slug not in known:
+        if slug not in slugs:
             return _bad("the reply scores a criterion that was not asked for")
         if slug in entries:
             return _bad("the reply scores a criterion twice")
@@ -262,8 +262,8 @@ def check_scale(value: Json, scale: Scale, what: str) -> float | Failure:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return _bad(f"the score of {what} is not a number")
     if not scale.min - TOLERANCE <= value <= scale.max + TOLERANCE:
-        said = f"the score of {what} is not between {scale.min:g} and {scale.max:g}"
-        return Failure(Missing.OUT_OF_RANGE, said)
+        reason = f"the score of {what} is not between {scale.min:g} and {scale.max:g}"
+        return Failure(Missing.OUT_OF_RANGE, reason)
     return min(max(float(value), scale.min), scale.max)
 
 
@@ -282,10 +282,10 @@ def read_reason(entry: Mapping[str, Json]) -> str:
 
 def _flags(value: Json) -> tuple[tuple[str, ...], Failure | None]:
     named = value if isinstance(value, list) else []
-    known = tuple(flag for flag in FLAGS if flag in named)
+    flags = tuple(flag for flag in FLAGS if flag in named)
     if isinstance(value, list) and all(flag in FLAGS for flag in named):
-        return known, None
-    return known, _bad(f"flags is not a list of {', '.join(FLAGS)}")
+        return flags, None
+    return flags, _bad(f"flags is not a list of {', '.join(FLAGS)}")
 
 
 def _bad(reason: str) -> Failure:

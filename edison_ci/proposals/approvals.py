@@ -71,48 +71,54 @@ def count_approvals(
 def review_approvers(pull: PullRequest, reviews: Iterable[Review]) -> list[str]:
     """Return the logins whose last verdict approves the newest commit of a pull request."""
     last: dict[str, Review] = {}
-    for each in reviews:
+    for review in reviews:
         # A comment does not take back an approval; a request for changes and a dismissal do.
-        if each.state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
-            last[each.author.login.casefold()] = each
+        if review.state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
+            last[review.author.login.casefold()] = review
     return [
-        each.author.login
-        for each in last.values()
-        if each.state == "APPROVED" and each.commit == pull.head_sha and not each.author.is_bot
+        review.author.login
+        for review in last.values()
+        if review.state == "APPROVED"
+        and review.commit == pull.head_sha
+        and not review.author.is_bot
     ]
 
 
-def stored_approvals(review: ReviewContext, one: Suggestion) -> ApprovalCount:
+def stored_approvals(review: ReviewContext, suggestion: Suggestion) -> ApprovalCount:
     """Count the approvals that are stored with a suggestion."""
-    names = review.read(lambda connection: approvals_of(connection, one))
-    return count_approvals(review.project.file, [each.actor for each in names], [one.author])
+    names = review.read(lambda connection: approvals_of(connection, suggestion))
+    return count_approvals(
+        review.project.file, [approval.actor for approval in names], [suggestion.author]
+    )
 
 
-def is_author(review: ReviewContext, actor: Actor, one: Suggestion) -> bool:
+def is_author(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> bool:
     """Whether a person wrote the text of a suggestion, under whatever name."""
-    if one.author is None:
+    if suggestion.author is None:
         return False
     members = review.project.file.members
-    known = find_member(actor.identity, members)
-    return actor.name == one.author or (known is not None and known is person(one.author, members))
+    member = find_member(actor.identity, members)
+    return actor.name == suggestion.author or (
+        member is not None and member is person(suggestion.author, members)
+    )
 
 
-def refuse_author(review: ReviewContext, actor: Actor, one: Suggestion) -> None:
+def refuse_author(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> None:
     """Raise UsageError if the approval of a person does not count: they wrote the text."""
-    if review.project.file.settings.approvals > 1 and is_author(review, actor, one):
+    if review.project.file.settings.approvals > 1 and is_author(review, actor, suggestion):
         raise UsageError(
-            f"{actor.name} edited suggestion {one.id}, so their approval does not count",
+            f"{actor.name} edited suggestion {suggestion.id}, so their approval does not count",
             hint=f"{review.project.file.settings.approvals} other reviewers have to approve it",
         )
 
 
-def store_approval(review: ReviewContext, actor: Actor, one: Suggestion) -> ApprovalCount:
+def store_approval(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> ApprovalCount:
     """Store the approval of a person, once, with an audit entry; return the count."""
     with open_for_change(review.site.results) as connection:
-        if add_approval(connection, one, actor.name, review.site.now()):
+        if add_approval(connection, suggestion, actor.name, review.site.now()):
             needed = review.project.file.settings.approvals
             entry = review.site.entry(
-                actor, "review approval", entity_of(one), after={"needed": needed}
+                actor, "review approval", entity_of(suggestion), after={"needed": needed}
             )
             add_audit(connection, entry)
-    return stored_approvals(review, one)
+    return stored_approvals(review, suggestion)

@@ -51,7 +51,7 @@ class BranchState:
         """Return the branch of the change, or the next free one."""
         if self.branch is not None:
             return self.branch
-        numbers = [int(found[1]) for name in self.taken if (found := _numbered(experiment, name))]
+        numbers = [int(match[1]) for name in self.taken if (match := _numbered(experiment, name))]
         return f"{branch_prefix(experiment)}{max(numbers, default=0) + 1}"
 
 
@@ -73,11 +73,11 @@ async def find_branch_on_github(git: GitObjects, experiment: str, key: str) -> B
         for _ in range(_BACK):
             if sha is None:
                 break
-            found = await git.commit(sha)
-            if key in change_keys(found.message):
+            commit = await git.commit(sha)
+            if key in change_keys(commit.message):
                 return BranchState(frozenset(ours), branch, sha, shared=True)
-            sha = found.parents[0] if found.parents else None
-            if change_keys(found.message):
+            sha = commit.parents[0] if commit.parents else None
+            if change_keys(commit.message):
                 break  # another suggestion: older commits belong to its base
     return BranchState(frozenset(ours))
 
@@ -89,9 +89,9 @@ def find_branch_in_git(
     places = [f"refs/heads/{FOLDER}"]
     if remote is not None:
         pattern = f"{branch_prefix(experiment)}*"
-        wanted = f"+refs/heads/{pattern}:refs/remotes/{remote}/{pattern}"
+        refspec = f"+refs/heads/{pattern}:refs/remotes/{remote}/{pattern}"
         if online:
-            fetch(repository.root, remote, "--quiet", wanted=wanted)
+            fetch(repository.root, remote, "--quiet", wanted=refspec)
         places.append(f"refs/remotes/{remote}/{FOLDER}")
     listed = run_git("for-each-ref", "--format=%(refname)", *places, cwd=repository.root)
     names = {_short(ref, remote) for ref in listed.line.splitlines()}
@@ -120,8 +120,8 @@ def merged_changes(repository: Repository, remote: str | None) -> dict[str, str]
     places = [f"refs/heads/{name}" for name in names]
     if remote is not None:
         for name in names:
-            wanted = f"+refs/heads/{name}:refs/remotes/{remote}/{name}"
-            fetch(repository.root, remote, "--quiet", wanted=wanted)
+            refspec = f"+refs/heads/{name}:refs/remotes/{remote}/{name}"
+            fetch(repository.root, remote, "--quiet", wanted=refspec)
         places += [f"refs/remotes/{remote}/{name}" for name in names]
     listed = run_git("for-each-ref", "--format=%(objectname)", *places, cwd=repository.root)
     answer = run_git(
@@ -129,11 +129,11 @@ def merged_changes(repository: Repository, remote: str | None) -> dict[str, str]
         *listed.line.split(),
         cwd=repository.root,
     )
-    found: dict[str, str] = {}
+    commits: dict[str, str] = {}
     for entry in decode(answer.out).split("\0"):
         commit, _, message = entry.partition("\n")
-        found.update(dict.fromkeys(change_keys(message), commit))
-    return found
+        commits.update(dict.fromkeys(change_keys(message), commit))
+    return commits
 
 
 def _commit_with(repository: Repository, key: str) -> str | None:
@@ -213,8 +213,8 @@ class PlainGit:
         return made, ProposalAction.CREATED if tip is None else ProposalAction.UPDATED
 
     def _tip(self, ref: str) -> str | None:
-        found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
-        return found.line if found.code == 0 else None
+        output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        return output.line if output.code == 0 else None
 
     def _is_behind(self, older: str, newer: str) -> bool:
         return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
@@ -330,10 +330,10 @@ async def put_branch(git: GitObjects, change: Change) -> tuple[str, ProposalActi
     for _ in range(2):  # again if the branch appeared or moved between the read and the write
         tip = await git.tip(change.branch)
         if tip is not None:
-            found = await git.commit(tip)
-            if is_same_change(change, found.message):
+            commit = await git.commit(tip)
+            if is_same_change(change, commit.message):
                 return tip, ProposalAction.UNCHANGED
-            refuse_foreign(change, found.message)
+            refuse_foreign(change, commit.message)
         made = await _make_commit(git, change, tip or change.base_commit)
         try:
             if tip is None:
@@ -359,16 +359,16 @@ async def _make_commit(git: GitObjects, change: Change, parent: str) -> str:
 
 async def _decided_pull_request(github: ReviewForge, change: Change) -> PullRequest | None:
     """Return the closed or merged pull request of this very change; None if there is none."""
-    found = await github.find_pull_request(change.branch, state="all")
-    if found is None or found.state == "open":
+    pull = await github.find_pull_request(change.branch, state="all")
+    if pull is None or pull.state == "open":
         return None
     try:
-        last = await github.git.commit(found.head_sha)
+        last = await github.git.commit(pull.head_sha)
     except ForgeError as error:
         if error.fault is ForgeFault.NOT_FOUND:
             return None
         raise
-    return found if is_same_change(change, last.message) else None
+    return pull if is_same_change(change, last.message) else None
 
 
 # --- the pull request -----------------------------------------------------------------------------
@@ -377,20 +377,20 @@ async def _decided_pull_request(github: ReviewForge, change: Change) -> PullRequ
 async def _put_pull_request(
     github: ReviewForge, change: Change
 ) -> tuple[PullRequest, ProposalAction]:
-    found = await github.find_pull_request(change.branch)
-    if found is None:
+    pull = await github.find_pull_request(change.branch)
+    if pull is None:
         try:
             return await github.create_pull_request(_fitting(change)), ProposalAction.CREATED
         except ForgeError as error:
             made_anyway = error.fault is ForgeFault.UNAVAILABLE or _EXISTS.search(error.message)
-            found = await github.find_pull_request(change.branch) if made_anyway else None
-            if found is None:
+            pull = await github.find_pull_request(change.branch) if made_anyway else None
+            if pull is None:
                 raise
     title, body = _title(change), _body(change)
-    if (found.title, _plain(found.body)) == (title, _plain(body)):
-        return found, ProposalAction.UNCHANGED
+    if (pull.title, _plain(pull.body)) == (title, _plain(body)):
+        return pull, ProposalAction.UNCHANGED
     return await github.update_pull_request(
-        found.number, title=title, body=body
+        pull.number, title=title, body=body
     ), ProposalAction.UPDATED
 
 

@@ -101,9 +101,9 @@ class Candidate:
 # --- the prompt -----------------------------------------------------------------------------------
 
 
-def target_of(project: Project, experiment: Experiment, wanted: str | None = None) -> RefineTarget:
+def target_of(project: Project, experiment: Experiment, name: str | None = None) -> RefineTarget:
     """Return the prompt to refine; with several prompts `wanted` is an id or a path."""
-    prompt = _pick_prompt(experiment, wanted)
+    prompt = _pick_prompt(experiment, name)
     data = files.read(project.tree, prompt.path)
     text = data.decode("utf-8")  # loading the project has checked that
     where = Location(prompt.path)
@@ -119,20 +119,20 @@ def target_of(project: Project, experiment: Experiment, wanted: str | None = Non
     return RefineTarget(project, with_prompt(experiment, prompt), text)
 
 
-def _pick_prompt(experiment: Experiment, wanted: str | None) -> Prompt:
-    known = {prompt.id: prompt for prompt in experiment.prompts}
-    if wanted is None:
-        if len(known) == 1:
+def _pick_prompt(experiment: Experiment, name: str | None) -> Prompt:
+    prompts = {prompt.id: prompt for prompt in experiment.prompts}
+    if name is None:
+        if len(prompts) == 1:
             return experiment.prompts[0]
         raise UsageError(
-            f"{experiment.id} has {len(known)} prompts, but only one is refined at a time",
-            hint=f"name it: --prompt {' or --prompt '.join(known)}",
+            f"{experiment.id} has {len(prompts)} prompts, but only one is refined at a time",
+            hint=f"name it: --prompt {' or --prompt '.join(prompts)}",
         )
     for prompt in experiment.prompts:
-        if wanted in (prompt.id, prompt.path):
+        if name in (prompt.id, prompt.path):
             return prompt
-    hint = did_you_mean(wanted, known, label="prompts")
-    raise UsageError(f"{experiment.id} has no prompt {wanted!r}", hint=hint)
+    hint = did_you_mean(name, prompts, label="prompts")
+    raise UsageError(f"{experiment.id} has no prompt {name!r}", hint=hint)
 
 
 def with_prompt(experiment: Experiment, *prompts: Prompt) -> Experiment:
@@ -167,10 +167,10 @@ def experiment_with(
     except Fault as fault:
         raise PatchRefused(fault.message) from None
     errors = only_errors(problems)
-    found = None if project is None else project.experiments.get(target.experiment.id)
+    experiment = None if project is None else project.experiments.get(target.experiment.id)
     prompt = None
-    if found is not None and not errors:
-        prompt = next((one for one in found.prompts if one.path == path), None)
+    if experiment is not None and not errors:
+        prompt = next((changed for changed in experiment.prompts if changed.path == path), None)
     if prompt is None:
         return None, tuple(_own_problems(errors, path))
     return with_prompt(target.experiment, prompt), ()

@@ -104,9 +104,9 @@ class ReviewContext:
 
     # --- storage ----------------------------------------------------------------------------------
 
-    def find(self, wanted: str) -> Suggestion:
+    def find(self, suggestion_id: str) -> Suggestion:
         """Return a suggestion by id."""
-        return self.read(lambda connection: find_suggestion(connection, wanted))
+        return self.read(lambda connection: find_suggestion(connection, suggestion_id))
 
     def read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a query on the results."""
@@ -146,8 +146,11 @@ def entity_of(suggestion: Suggestion) -> str:
     return f"suggestion {suggestion.id}"
 
 
-def _audit_state(one: Suggestion, changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {"status": str(one.status), **{key: getattr(one, key) for key in sorted(changes)}}
+def _audit_state(suggestion: Suggestion, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "status": str(suggestion.status),
+        **{key: getattr(suggestion, key) for key in sorted(changes)},
+    }
 
 
 def needs_repository(review: ReviewContext) -> Repository:
@@ -164,13 +167,17 @@ def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -
     """Mark open suggestions for the same prompt version as superseded; return their ids."""
     with open_for_change(review.site.results) as connection:
         others = [
-            one
-            for one in list_suggestions(connection, prompt=applied.prompt, statuses=sorted(OPEN))
-            if one.base_hash == applied.base_hash and one.path == applied.path
+            suggestion
+            for suggestion in list_suggestions(
+                connection, prompt=applied.prompt, statuses=sorted(OPEN)
+            )
+            if suggestion.base_hash == applied.base_hash and suggestion.path == applied.path
         ]
-        for one in others:
+        for suggestion in others:
             reason = f"suggestion {applied.id} was applied"
-            move_suggestion(connection, one, SuggestionStatus.SUPERSEDED, reason=reason)
-            entry = review.site.entry(actor, "review supersede", entity_of(one), after=reason)
+            move_suggestion(connection, suggestion, SuggestionStatus.SUPERSEDED, reason=reason)
+            entry = review.site.entry(
+                actor, "review supersede", entity_of(suggestion), after=reason
+            )
             add_audit(connection, entry)
-    return tuple(one.id for one in others)
+    return tuple(suggestion.id for suggestion in others)

@@ -77,10 +77,10 @@ def _windows(lines: Iterable[str], before: str, least: int) -> _Windows:
         words = words_of(_without_templates(line))
         runs.update(_runs(words, least))
     sizes = frozenset(map(len, runs))
-    known = {
+    before_runs = {
         tuple(old[start : start + size]) for size in sizes for start in range(len(old) - size + 1)
     }
-    return _Windows(sizes, frozenset(runs - known))
+    return _Windows(sizes, frozenset(runs - before_runs))
 
 
 def _without_templates(text: str) -> str:
@@ -203,9 +203,9 @@ def check_change(change: Change, background: GuardrailContext) -> tuple[Guardrai
     path = change.target.prompt.path
     rails = [Guardrail(APPLIES, True, f"{lines} lines of {path}, where it says")]
     for rule in RULES:
-        found = rule.check(change, background)
-        if found is not None:
-            rails.append(Guardrail(rule.name, *found))
+        result = rule.check(change, background)
+        if result is not None:
+            rails.append(Guardrail(rule.name, *result))
     return (*rails, *background.further(change))
 
 
@@ -267,8 +267,8 @@ def _roles(change: Change, _: GuardrailContext) -> RuleResult:
         same = before == after
     if same or not _is_locked("roles", change.target.limits):
         return RuleResult(True, ", ".join(after) or "none")
-    said = f"the sections were {', '.join(before)} and would be {', '.join(after) or 'none'}"
-    return RuleResult(False, f"{said}; role headings are locked")
+    sections = f"the sections were {', '.join(before)} and would be {', '.join(after) or 'none'}"
+    return RuleResult(False, f"{sections}; role headings are locked")
 
 
 def _few_shots(change: Change, _: GuardrailContext) -> RuleResult | None:
@@ -292,8 +292,8 @@ def _variables(change: Change, _: GuardrailContext) -> RuleResult | None:
     before, after = (_expressions(p) for p in (change.target.prompt, change.prompt))
     if before == after or not _is_locked("variables", change.target.limits):
         return RuleResult(True, f"{after.total()} used")
-    said = [f"{what} {_quote_names(names)}" for what, names in _differing(before, after)]
-    return RuleResult(False, f"{' and '.join(said)}; variables are locked")
+    differences = [f"{what} {_quote_names(names)}" for what, names in _differing(before, after)]
+    return RuleResult(False, f"{' and '.join(differences)}; variables are locked")
 
 
 def _differing(before: Counter[str], after: Counter[str]) -> Iterator[tuple[str, Counter[str]]]:
@@ -310,10 +310,12 @@ def _quote_names(names: Iterable[str]) -> str:
 
 def _expressions(prompt: Prompt) -> Counter[str]:
     pattern = _EXPRESSION[prompt.header.syntax]
-    found: Counter[str] = Counter()
+    expressions: Counter[str] = Counter()
     for section in prompt.sections:
-        found.update("".join(one.split()) for one in pattern.findall(section.template.source))
-    return found
+        expressions.update(
+            "".join(expression.split()) for expression in pattern.findall(section.template.source)
+        )
+    return expressions
 
 
 def _logic(change: Change, _: GuardrailContext) -> RuleResult | None:
@@ -334,8 +336,10 @@ def _logic(change: Change, _: GuardrailContext) -> RuleResult | None:
 def _valid(change: Change, _: GuardrailContext) -> RuleResult:
     if change.experiment is not None:
         return RuleResult(True, "the project is valid with it")
-    said = "; ".join(f"line {p.where.line}: {p.message}" for p in change.problems[:_MOST_LISTED])
-    return RuleResult(False, said or "the project is not valid with it")
+    problems = "; ".join(
+        f"line {p.where.line}: {p.message}" for p in change.problems[:_MOST_LISTED]
+    )
+    return RuleResult(False, problems or "the project is not valid with it")
 
 
 def _output(change: Change, _: GuardrailContext) -> RuleResult | None:
@@ -345,8 +349,8 @@ def _output(change: Change, _: GuardrailContext) -> RuleResult | None:
     same = before == after or not _is_locked("front_matter", change.target.limits)
     if same:
         return RuleResult(True, f"{after}, as before")
-    said = f"answers had to be {before} and would have to be {after}"
-    return RuleResult(False, f"{said}: the prompt says json or <response> otherwise than before")
+    forms = f"answers had to be {before} and would have to be {after}"
+    return RuleResult(False, f"{forms}: the prompt says json or <response> otherwise than before")
 
 
 def _new(change: Change, background: GuardrailContext) -> RuleResult | None:
@@ -354,8 +358,8 @@ def _new(change: Change, background: GuardrailContext) -> RuleResult | None:
         return None
     if change.prompt.version == change.target.prompt.version:
         return RuleResult(False, "nothing that reaches the model changes")
-    known = background.known.get(change.prompt.version)
-    return RuleResult(known is None, known or "not tried before")
+    earlier = background.known.get(change.prompt.version)
+    return RuleResult(earlier is None, earlier or "not tried before")
 
 
 def _invisible(change: Change, _: GuardrailContext) -> RuleResult:
@@ -383,8 +387,8 @@ def _unseen(character: str) -> bool:
 
 
 def _secrets(change: Change, _: GuardrailContext) -> RuleResult:
-    found = next(secrets_in("\n".join(change.patch.added)), None)
-    return RuleResult(found is None, "none" if found is None else found.message)
+    secret = next(secrets_in("\n".join(change.patch.added)), None)
+    return RuleResult(secret is None, "none" if secret is None else secret.message)
 
 
 def _copied_text(change: Change, background: GuardrailContext) -> RuleResult:

@@ -126,46 +126,50 @@ class GuardrailsBroken(UsageError):
     """An edited prompt that breaks guardrails."""
 
 
-def may_edit(review: ReviewContext, one: Suggestion) -> Actor:
+def may_edit(review: ReviewContext, suggestion: Suggestion) -> Actor:
     """Return the acting person; raises if they or the suggestion do not permit an edit."""
-    actor = review.require(Role.EDITOR, "review edit", one)
-    if one.status not in OPEN:
-        raise decided_already(one)
-    review.refuse_while_running(one)
+    actor = review.require(Role.EDITOR, "review edit", suggestion)
+    if suggestion.status not in OPEN:
+        raise decided_already(suggestion)
+    review.refuse_while_running(suggestion)
     return actor
 
 
-def text_to_edit(review: ReviewContext, one: Suggestion) -> str:
+def text_to_edit(review: ReviewContext, suggestion: Suggestion) -> str:
     """Return the text of the prompt with the suggestion applied."""
-    return decode(apply_suggestion(review.project, one, base_data(review, one)))
+    return decode(apply_suggestion(review.project, suggestion, base_data(review, suggestion)))
 
 
-def edit_suggestion(review: ReviewContext, actor: Actor, one: Suggestion, text: str) -> Suggestion:
+def edit_suggestion(
+    review: ReviewContext, actor: Actor, suggestion: Suggestion, text: str
+) -> Suggestion:
     """Store an edited suggestion and supersede the original."""
-    before = base_data(review, one)
-    diff = diff_of(one.path, decode(before), text)
+    before = base_data(review, suggestion)
+    diff = diff_of(suggestion.path, decode(before), text)
     if not diff:
         raise UsageError("the edited prompt equals the original", hint="reject it instead")
-    candidate = check_suggestion(review.project, one, before, diff)
+    candidate = check_suggestion(review.project, suggestion, before, diff)
     if not candidate.ok:
         broken = "; ".join(f"{rail.rule}: {rail.detail}" for rail in candidate.guardrails
                            if not rail.ok)  # fmt: skip
         raise GuardrailsBroken(f"the edited prompt breaks guardrails: {broken}")
-    new = dataclasses.replace(_suggestion(review, one, candidate), author=actor.name)
-    if new.hash == one.hash:
-        raise UsageError("nothing was changed", hint=f"approve it: edison review approve {one.id}")
+    new = dataclasses.replace(_suggestion(review, suggestion, candidate), author=actor.name)
+    if new.hash == suggestion.hash:
+        raise UsageError(
+            "nothing was changed", hint=f"approve it: edison review approve {suggestion.id}"
+        )
     with open_for_change(review.site.results) as connection:
         stored = add_suggestion(connection, new)
         if stored.status is not SuggestionStatus.PROPOSED:
             raise UsageError(f"that is suggestion {stored.id}, which is {stored.status}")
         reason = f"edited into suggestion {new.id}"
-        move_suggestion(connection, one, SuggestionStatus.SUPERSEDED, reason=reason)
-        entry = review.site.entry(actor, "review edit", entity_of(one), after={"as": new.id})
+        move_suggestion(connection, suggestion, SuggestionStatus.SUPERSEDED, reason=reason)
+        entry = review.site.entry(actor, "review edit", entity_of(suggestion), after={"as": new.id})
         add_audit(connection, entry)
     return stored
 
 
-def _suggestion(review: ReviewContext, one: Suggestion, candidate: Candidate) -> Suggestion:
+def _suggestion(review: ReviewContext, suggestion: Suggestion, candidate: Candidate) -> Suggestion:
     assert candidate.change is not None, "a candidate that passes was applied"
     change = candidate.change
     length = len(change.target.text)
@@ -180,10 +184,10 @@ def _suggestion(review: ReviewContext, one: Suggestion, candidate: Candidate) ->
             "lines_added": len(change.patch.added),
             "lines_removed": len(change.patch.removed),
         },
-        "examples": one.evidence.get("examples", []),
+        "examples": suggestion.evidence.get("examples", []),
     }
     return dataclasses.replace(
-        one,
+        suggestion,
         diff=candidate.diff,
         hash="",
         new_hash=candidate.version,
@@ -192,7 +196,7 @@ def _suggestion(review: ReviewContext, one: Suggestion, candidate: Candidate) ->
         status=SuggestionStatus.PROPOSED,
         forced=True,
         created_at=review.site.now(),
-        edited_from=one.id,
+        edited_from=suggestion.id,
         commit_id=None,
         cost_microusd=0,
         runs=(),
@@ -202,18 +206,18 @@ def _suggestion(review: ReviewContext, one: Suggestion, candidate: Candidate) ->
     )
 
 
-def base_data(review: ReviewContext, one: Suggestion) -> bytes:
+def base_data(review: ReviewContext, suggestion: Suggestion) -> bytes:
     """Return the file in the version that the suggestion changes, from the tree or from Git."""
     prompt = None
-    for data in _stored_versions(review, one):
-        if is_base(review.project, one, data):
+    for data in _stored_versions(review, suggestion):
+        if is_base(review.project, suggestion, data):
             return data
-        prompt = prompt or prompt_in(review.project, one.path, data)
-    raise stale_suggestion(one, prompt)
+        prompt = prompt or prompt_in(review.project, suggestion.path, data)
+    raise stale_suggestion(suggestion, prompt)
 
 
-def _stored_versions(review: ReviewContext, one: Suggestion) -> Iterator[bytes]:
-    path = review.project.root / one.path
+def _stored_versions(review: ReviewContext, suggestion: Suggestion) -> Iterator[bytes]:
+    path = review.project.root / suggestion.path
     if path.is_file() and not path.is_symlink():
         yield path.read_bytes()
     repository = review.repository
@@ -222,7 +226,7 @@ def _stored_versions(review: ReviewContext, one: Suggestion) -> Iterator[bytes]:
     default = repository.default_branch()
     tips = [repository.head(), repository.resolve(default) if default else None]
     for commit in filter(None, tips):
-        data = repository.read(commit, review.in_repository(one.path))
+        data = repository.read(commit, review.in_repository(suggestion.path))
         if data is not None:
             yield data
 

@@ -161,8 +161,8 @@ class ByGitHub:
     async def base(self, suggestion: Suggestion, made: str | None) -> Base:
         """Return the branch with the base version on GitHub."""
         event, place = current_event(), self.review.in_repository(suggestion.path)
-        known = (event.default_branch, event.head_branch) if event is not None else ()
-        names = [*dict.fromkeys([*filter(None, known), *branch_names(self.review)])]
+        of_event = (event.default_branch, event.head_branch) if event is not None else ()
+        names = [*dict.fromkeys([*filter(None, of_event), *branch_names(self.review)])]
         for _ in range(_MOST_PARENTS if made and names else 0):
             parents = (await self.github.git.commit(made)).parents if made else ()
             made = parents[0] if parents else None
@@ -270,25 +270,25 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 def visible_lines(patch: str) -> frozenset[int]:
     """Return the line numbers of the new file that a diff shows."""
-    shown: set[int] = set()
+    visible: set[int] = set()
     at = 0
     for line in patch.split("\n"):
-        if found := _HUNK.match(line):
-            at = int(found[1])
+        if match := _HUNK.match(line):
+            at = int(match[1])
         elif at and line[:1] in (" ", "+", ""):
-            shown.add(at)
+            visible.add(at)
             at += 1
-    return frozenset(shown)
+    return frozenset(visible)
 
 
 def suggested_lines(path: str, before: str, after: str, note: str = "") -> list[SuggestedLines]:
     """Return the line replacements that turn one text into the other."""
     old, new = before.split("\n"), after.split("\n")
-    found: list[SuggestedLines] = []
+    suggested: list[SuggestedLines] = []
     for first, last, replacement in _parts(old, new):
         text = "\n".join(replacement)
-        found.append(SuggestedLines(path, first, last, text, note if not found else ""))
-    return found
+        suggested.append(SuggestedLines(path, first, last, text, note if not suggested else ""))
+    return suggested
 
 
 def _parts(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
@@ -307,24 +307,26 @@ def _parts(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]
             yield i1 + 1, i2, new[j1:j2]
 
 
-def fits_diff(suggested: list[SuggestedLines], shown: frozenset[int]) -> bool:
+def fits_diff(suggested: list[SuggestedLines], visible: frozenset[int]) -> bool:
     """Whether the diff shows every line that would be replaced."""
     return bool(suggested) and all(
-        line in shown for each in suggested for line in range(each.first_line, each.last_line + 1)
+        line in visible
+        for lines in suggested
+        for line in range(lines.first_line, lines.last_line + 1)
     )
 
 
 def examples_of(connection: sqlite3.Connection, suggestion: Suggestion) -> tuple[Example, ...]:
     """Return the examples of a suggestion that are still stored."""
     listed = suggestion.evidence.get("examples")
-    wanted = [str(cell) for cell in listed] if isinstance(listed, list) else []
-    found = (_example(connection, cell) for cell in wanted[:MOST_EXAMPLES])
-    return tuple(example for example in found if example is not None)
+    cells = [str(cell) for cell in listed] if isinstance(listed, list) else []
+    examples = (_example(connection, cell) for cell in cells[:MOST_EXAMPLES])
+    return tuple(example for example in examples if example is not None)
 
 
 def _example(connection: sqlite3.Connection, cell: str) -> Example | None:
-    found = example_answer(connection, cell)
-    return None if found is None else Example(*found)
+    answer = example_answer(connection, cell)
+    return None if answer is None else Example(*answer)
 
 
 _MOST_ATTEMPTS = 3
@@ -386,14 +388,14 @@ async def propose_as(
     needs_repository(review)
     async with review.github(timing) as github:
         done = await _propose(review, suggestion, options, github)
-    one = done.suggestion
-    if done.action is ProposalAction.UNCHANGED and one == suggestion:
+    proposed = done.suggestion
+    if done.action is ProposalAction.UNCHANGED and proposed == suggestion:
         return done
     changes = {
-        "branch": one.branch,
-        "pull_request": one.pull_request,
-        "pull_request_url": one.pull_request_url,
-        "commit_id": one.commit_id,
+        "branch": proposed.branch,
+        "pull_request": proposed.pull_request,
+        "pull_request_url": proposed.pull_request_url,
+        "commit_id": proposed.commit_id,
         "forced": suggestion.forced or not suggestion.proven,
     }
     to = (
@@ -446,16 +448,16 @@ async def _propose(
     if review.hosting.by_api and github is not None:
         strategy = ByGitHub(review, github)
     for left in range(_MOST_ATTEMPTS)[::-1]:
-        found = await strategy.find(suggestion)
-        if found.merged:
+        branch = await strategy.find(suggestion)
+        if branch.merged:
             raise UsageError(
-                f"suggestion {suggestion.id} is already merged as {found.commit}",
+                f"suggestion {suggestion.id} is already merged as {branch.commit}",
                 hint="run edison review sync",
             )
-        base = await strategy.base(suggestion, found.commit)
-        change = _change(review, suggestion, base, found)
+        base = await strategy.base(suggestion, branch.commit)
+        change = _change(review, suggestion, base, branch)
         try:
-            proposed = await _put(strategy, change, found, github if options.open_pr else None)
+            proposed = await _put(strategy, change, branch, github if options.open_pr else None)
         except ForgeError as error:
             # Another process took the branch name meanwhile: try the next one.
             if not (left and change.fresh and error.fault is ForgeFault.CONFLICT):
@@ -466,12 +468,12 @@ async def _propose(
 
 
 async def _put(
-    strategy: PushStrategy, change: Change, found: BranchState, github: ReviewForge | None
+    strategy: PushStrategy, change: Change, branch: BranchState, github: ReviewForge | None
 ) -> ProposalResult:
     put = strategy.put
-    if found.shared and found.commit is not None:
+    if branch.shared and branch.commit is not None:
         # The branch is already pushed and may have further commits: leave it alone.
-        put = partial(_unchanged, found.commit)
+        put = partial(_unchanged, branch.commit)
     if github is not None:
         return await github.propose(change, put=put)
     commit, action = await put(change)
@@ -483,12 +485,12 @@ async def _unchanged(commit: str, _: Change) -> tuple[str, ProposalAction]:
 
 
 def _change(
-    review: ReviewContext, suggestion: Suggestion, base: Base, found: BranchState
+    review: ReviewContext, suggestion: Suggestion, base: Base, branch: BranchState
 ) -> Change:
     after = apply_suggestion(review.project, suggestion, base.data)
     return Change(
         # An edited suggestion is committed on top of the original.
-        branch=found.branch or suggestion.branch or found.name_for(suggestion.experiment),
+        branch=branch.branch or suggestion.branch or branch.name_for(suggestion.experiment),
         base=base.branch,
         base_commit=base.commit,
         files={review.in_repository(suggestion.path): after},
@@ -496,7 +498,7 @@ def _change(
         title=title_of(suggestion),
         body=proposal_body(_proposal_text(review, suggestion)),
         message=message_of(suggestion),
-        fresh=found.commit is None and suggestion.branch is None,
+        fresh=branch.commit is None and suggestion.branch is None,
     )
 
 
@@ -511,11 +513,11 @@ def _result(
     review: ReviewContext, suggestion: Suggestion, base: Base, proposed: ProposalResult
 ) -> ProposedSuggestion:
     pull, hosting = proposed.pull_request, review.hosting
-    one = dataclasses.replace(suggestion, branch=proposed.branch, commit_id=proposed.commit)
+    updated = dataclasses.replace(suggestion, branch=proposed.branch, commit_id=proposed.commit)
     if pull is not None:
-        one = dataclasses.replace(one, pull_request=pull.number, pull_request_url=pull.url)
-    if one.pull_request is not None:
-        return ProposedSuggestion(one, proposed.action, base.branch, why=proposed.why)
+        updated = dataclasses.replace(updated, pull_request=pull.number, pull_request_url=pull.url)
+    if updated.pull_request is not None:
+        return ProposedSuggestion(updated, proposed.action, base.branch, why=proposed.why)
     link = hosting.compare_url(base.branch, proposed.branch)
     patch = None
     if proposed.patch and link is None:
@@ -528,7 +530,7 @@ def _result(
         why = "to open a pull request, use --open-pr"
         if hosting.address is None:
             why = "there is no GitHub token: export GITHUB_TOKEN, or open it by hand"
-    return ProposedSuggestion(one, proposed.action, base.branch, link, patch, why)
+    return ProposedSuggestion(updated, proposed.action, base.branch, link, patch, why)
 
 
 def write_draft(review: ReviewContext, name: str, data: bytes) -> Path:
@@ -557,10 +559,10 @@ async def _own_pull_request(review: ReviewContext, github: ReviewForge) -> PullR
         pull = await github.pull_request(event.number)
     else:
         branch = current_branch(needs_repository(review))
-        found = await github.find_pull_request(branch) if branch else None
-        if found is None:
+        own = await github.find_pull_request(branch) if branch else None
+        if own is None:
             return None
-        pull = found
+        pull = own
     ours = pull.head_ref.startswith("edison/")
     return pull if pull.state == "open" and not ours else None
 
@@ -595,7 +597,15 @@ async def _suggest_lines(
 
 def newest(suggestions: list[Suggestion], *, force: bool) -> Suggestion | None:
     """Return the newest suggestion to propose; None if there is none."""
-    proposed = [one for one in suggestions if one.status is SuggestionStatus.PROPOSED]
-    waiting = [one for one in proposed if one.branch is None and one.pull_request is None]
-    tried = [one for one in suggestions if one.status is SuggestionStatus.TRIED]
+    proposed = [
+        suggestion for suggestion in suggestions if suggestion.status is SuggestionStatus.PROPOSED
+    ]
+    waiting = [
+        suggestion
+        for suggestion in proposed
+        if suggestion.branch is None and suggestion.pull_request is None
+    ]
+    tried = [
+        suggestion for suggestion in suggestions if suggestion.status is SuggestionStatus.TRIED
+    ]
     return next(iter([*waiting, *proposed, *(tried if force else [])]), None)

@@ -91,8 +91,8 @@ def message_of(suggestion: Suggestion) -> str:
     """Return the commit message below the title: numbers only, no text of a model."""
     lines = [f"Suggested by edison for the experiment {suggestion.experiment}."]
     for key, name in _SETS:
-        if found := _measured(suggestion.evidence, key):
-            lines.append(f"On {_n(found)} {name} cases: {_change(found)}.")
+        if measured := _measured(suggestion.evidence, key):
+            lines.append(f"On {_n(measured)} {name} cases: {_change(measured)}.")
     lines += ["Measured with simulated models."] if suggestion.simulated else []
     lines += ["Not shown to help."] if not suggestion.proven else []
     return "\n".join(lines)
@@ -110,25 +110,27 @@ def proposal_body(proposal: ProposalText, *, most: int = MAX_BODY_CHARS) -> str:
         _guardrails(proposal.suggestion),
     ]
     limit = Limit(most - len(first), len, "`edison review show`")
-    return (first + fit([one for one in sections if one is not None], limit)).rstrip() + "\n"
+    return (
+        first + fit([section for section in sections if section is not None], limit)
+    ).rstrip() + "\n"
 
 
 # --- summary --------------------------------------------------------------------------------------
 
 
 def _opening(proposal: ProposalText) -> list[str]:
-    one = proposal.suggestion
+    suggestion = proposal.suggestion
     texts = [
-        f"edison suggests a change of {code(one.path)} for the experiment {code(one.experiment)}. "
-        "It was measured first; a person decides."
+        f"edison suggests a change of {code(suggestion.path)} for the experiment "
+        f"{code(suggestion.experiment)}. It was measured first; a person decides."
     ]
-    if search := _mapping(one.evidence, "search"):
+    if search := _mapping(suggestion.evidence, "search"):
         texts.append(_search_text(search))
-    if one.simulated:
+    if suggestion.simulated:
         texts.append("**Simulated**: the models were simulated, so the numbers are an example.")
-    if not one.proven:
+    if not suggestion.proven:
         texts.append("**Unproven**: the measurements do not show that it helps.")
-    if one.edited_from is not None:
+    if suggestion.edited_from is not None:
         texts.append("**Edited by hand** after it was measured, and not measured again.")
     return texts
 
@@ -147,14 +149,14 @@ def _search_text(search: Mapping[str, Any]) -> str:
 
 
 def _why(proposal: ProposalText) -> list[str]:
-    one = proposal.suggestion
+    suggestion = proposal.suggestion
     texts = []
-    if one.targets:
-        texts.append(f"Weaknesses: {', '.join(code(name) for name in one.targets)}.")
+    if suggestion.targets:
+        texts.append(f"Weaknesses: {', '.join(code(name) for name in suggestion.targets)}.")
     if proposal.private:
-        texts.append(f"The note is private: {code(f'edison review show {one.id}')}.")
-    elif one.note.strip():
-        texts += ["Note of the refiner:", fenced(one.note)]
+        texts.append(f"The note is private: {code(f'edison review show {suggestion.id}')}.")
+    elif suggestion.note.strip():
+        texts += ["Note of the refiner:", fenced(suggestion.note)]
     return texts or ["No reason was given."]
 
 
@@ -163,7 +165,7 @@ def _why(proposal: ProposalText) -> list[str]:
 
 def _evidence(proposal: ProposalText) -> list[Section]:
     evidence = proposal.evidence
-    rows = [_row(name, found) for key, name in _SETS if (found := _measured(evidence, key))]
+    rows = [_row(name, measured) for key, name in _SETS if (measured := _measured(evidence, key))]
     if not rows:
         return [Section("Evidence", ("Nothing was measured.",))]
     texts = [prose(str(evidence["sentence"]))] if evidence.get("sentence") else []
@@ -179,35 +181,35 @@ def _evidence(proposal: ProposalText) -> list[Section]:
 
 
 def _measured(evidence: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
-    found = evidence.get(key)
-    return found if isinstance(found, dict) else None
+    measured = evidence.get(key)
+    return measured if isinstance(measured, dict) else None
 
 
-def _row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    p = _mapping(found, "difference").get("p")
+def _row(name: str, measured: Mapping[str, Any]) -> tuple[str, ...]:
+    p = _mapping(measured, "difference").get("p")
     return (
         name,
-        _n(found),
-        _level(_mapping(found, "before")),
-        _level(_mapping(found, "after")),
-        _change(found),
+        _n(measured),
+        _level(_mapping(measured, "before")),
+        _level(_mapping(measured, "after")),
+        _change(measured),
         probability(p),
-        _DECIDED.get(str(found.get("decision")), NOTHING),
+        _DECIDED.get(str(measured.get("decision")), NOTHING),
     )
 
 
-def _mapping(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = found.get(key)
+def _mapping(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = mapping.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _n(found: Mapping[str, Any]) -> str:
-    n = found.get("n")
+def _n(measured: Mapping[str, Any]) -> str:
+    n = measured.get("n")
     return f"{n:,}" if isinstance(n, int) else NOTHING
 
 
-def _level(found: Mapping[str, Any]) -> str:
-    estimate, low, high = (found.get(key) for key in ("estimate", "low", "high"))
+def _level(level: Mapping[str, Any]) -> str:
+    estimate, low, high = (level.get(key) for key in ("estimate", "low", "high"))
     if estimate is None:
         return NOTHING
     return score(estimate) + (
@@ -215,8 +217,8 @@ def _level(found: Mapping[str, Any]) -> str:
     )
 
 
-def _change(found: Mapping[str, Any]) -> str:
-    moved = _mapping(found, "difference")
+def _change(measured: Mapping[str, Any]) -> str:
+    moved = _mapping(measured, "difference")
     return change(moved.get("estimate"), moved.get("low"), moved.get("high"))
 
 
@@ -234,11 +236,11 @@ def _changed_cases(evidence: Mapping[str, Any]) -> list[str]:
 
 def _criteria(evidence: Mapping[str, Any]) -> Section:
     rows = []
-    for one in evidence.get("criteria") or []:
-        before, after = one.get("before"), one.get("after")
+    for criterion in evidence.get("criteria") or []:
+        before, after = criterion.get("before"), criterion.get("after")
         gained = None if before is None or after is None else after - before
         cells = (
-            Name(str(one.get("name"))),
+            Name(str(criterion.get("name"))),
             score(before),
             score(after),
             change(gained, None, None),
@@ -248,8 +250,11 @@ def _criteria(evidence: Mapping[str, Any]) -> Section:
     return Section(table=Table.of(head, rows))
 
 
-def _price(one: Suggestion) -> list[str]:
-    growth, cost = _mapping(one.evidence, "growth"), _mapping(one.evidence, "cost_microusd")
+def _price(suggestion: Suggestion) -> list[str]:
+    growth, cost = (
+        _mapping(suggestion.evidence, "growth"),
+        _mapping(suggestion.evidence, "cost_microusd"),
+    )
     texts = []
     if (grown := growth.get("chars")) is not None:
         texts.append(
@@ -258,7 +263,7 @@ def _price(one: Suggestion) -> list[str]:
     if cost.get("before") is not None and cost.get("after") is not None:
         before, after = dollars(cost["before"]), dollars(cost["after"])
         texts.append(f"An answer costs {after} ({before} before).")
-    texts.append(f"Finding and measuring the change cost {dollars(one.cost_microusd)}.")
+    texts.append(f"Finding and measuring the change cost {dollars(suggestion.cost_microusd)}.")
     return [" ".join(texts)]
 
 
@@ -266,25 +271,25 @@ def _price(one: Suggestion) -> list[str]:
 
 
 def _how_to_decide(proposal: ProposalText) -> list[str]:
-    one = proposal.suggestion
+    suggestion = proposal.suggestion
     if proposal.lines_only:
         accept = "Commit the suggested lines to accept it, or resolve the comments to decline it."
     else:
         accept = "Merge the pull request to accept it; nothing is merged automatically."
-    reject = f'edison review reject {one.id} --reason "..."'
+    reject = f'edison review reject {suggestion.id} --reason "..."'
     return [
         accept,
         f"To reject it, close it with a comment that gives the reason, or run {code(reject)}. "
         "The next refinement takes the reason into account.",
-        f"Suggestion {code(one.id)}.",
+        f"Suggestion {code(suggestion.id)}.",
     ]
 
 
 def _examples(proposal: ProposalText) -> Section | None:
     """Return the failing examples in a fold, as many as fit."""
     blocks: list[str] = []
-    for number, one in enumerate(proposal.examples[:MOST_EXAMPLES], 1):
-        block = _example(number, one, private=proposal.private)
+    for number, example in enumerate(proposal.examples[:MOST_EXAMPLES], 1):
+        block = _example(number, example, private=proposal.private)
         if sum(map(len, blocks)) + len(block) > _EXAMPLES_CHARS:
             break
         blocks.append(block)
@@ -295,26 +300,26 @@ def _examples(proposal: ProposalText) -> Section | None:
     return Section("", ("\n\n".join([first, *blocks, "</details>"]),))
 
 
-def _example(number: int, one: Example, *, private: bool) -> str:
-    about = f"case {code(one.case)} with {code(one.model)}, score {score(one.score)}"
+def _example(number: int, example: Example, *, private: bool) -> str:
+    about = f"case {code(example.case)} with {code(example.model)}, score {score(example.score)}"
     blocks = [f"**Example {number}**: {about}"]
-    for name, reason in one.failed:
+    for name, reason in example.failed:
         blocks.append(f"Failed: {code(name)}")
         if reason and not private:
             blocks.append(fenced(reason, most=400))
     if private:
         blocks.append("The texts are private.")
-    elif one.output is not None:
-        blocks += ["Answer:", fenced(one.output, most=1_000)]
+    elif example.output is not None:
+        blocks += ["Answer:", fenced(example.output, most=1_000)]
     return "\n\n".join(blocks)
 
 
-def _guardrails(one: Suggestion) -> Section | None:
-    if not one.guardrails:
+def _guardrails(suggestion: Suggestion) -> Section | None:
+    if not suggestion.guardrails:
         return None
     rows: Sequence[tuple[str, ...]] = [
         (code(rail.rule), "pass" if rail.ok else "fail", prose(rail.detail, most=200))
-        for rail in one.guardrails
+        for rail in suggestion.guardrails
     ]
     return Section(table=Table.of(("guardrail", "result", "detail"), rows), fold="Guardrails")
 
@@ -356,12 +361,12 @@ def _leading_lines(lines: list[str], room: int) -> tuple[list[str], list[str]]:
 
 
 def _open_marks(line: str, fence: str, open_details: int) -> tuple[str, int]:
-    found = _FENCE.match(line)
+    match = _FENCE.match(line)
     if fence:
-        closes = found and found[1].startswith(fence) and not found[2].strip()
+        closes = match and match[1].startswith(fence) and not match[2].strip()
         return ("" if closes else fence), open_details
-    if found:
-        return found[1], open_details
+    if match:
+        return match[1], open_details
     for tag in _DETAILS.findall(line):
         open_details += -1 if tag else 1
     return "", max(open_details, 0)

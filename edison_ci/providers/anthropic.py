@@ -86,8 +86,8 @@ def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any
         body[_RENAMED.get(name, name)] = value
     schema = _schema(request.response_format)
     if schema is not None and can.schema:
-        wanted = {"type": "json_schema", "schema": schema}
-        body["output_config"] = {**body.get("output_config", {}), "format": wanted}
+        answer_form = {"type": "json_schema", "schema": schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": answer_form}
         schema = None
     if request.tools:
         body["tools"] = wrap_tools(request.tools)
@@ -133,15 +133,15 @@ def wrap_tools(tools: Json) -> list[Any]:
     return written
 
 
-def _schema(wanted: Json) -> Json:
+def _schema(form: Json) -> Json:
     """Return the schema of the answer if it is an object, else None."""
-    if not isinstance(wanted, dict) or wanted.get("type") in ("text", "json_object"):
+    if not isinstance(form, dict) or form.get("type") in ("text", "json_object"):
         return None
-    if wanted.get("type") == "json_schema":
-        inner = wanted.get("json_schema")
-        wanted = inner.get("schema") if isinstance(inner, dict) else None
-    is_object = isinstance(wanted, dict) and wanted.get("type") == "object"
-    return wanted if is_object else None
+    if form.get("type") == "json_schema":
+        inner = form.get("json_schema")
+        form = inner.get("schema") if isinstance(inner, dict) else None
+    is_object = isinstance(form, dict) and form.get("type") == "object"
+    return form if is_object else None
 
 
 def read_completion(value: dict[str, Any], latency_ms: int, *, formed: bool = False) -> Completion:

@@ -77,10 +77,10 @@ class BatchService(Protocol):
         """Submit requests; raises CallError."""
         ...
 
-    async def find(self, batch_id: str, count: int, known: frozenset[str]) -> RemoteBatch | None:
+    async def find(self, batch_id: str, count: int, others: frozenset[str]) -> RemoteBatch | None:
         """Return a batch that was submitted, by our id of it; raises CallError.
 
-        None if it is not there. `known` are batches that are another one.
+        None if it is not there. `others` are batches that are known to be another one.
         """
         ...
 
@@ -130,13 +130,13 @@ def _name(value: object) -> str:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _count(value: object, *names: str) -> int:
     counts = value if isinstance(value, dict) else {}
-    found = [counts.get(name) for name in names]
-    return sum(each for each in found if isinstance(each, int) and 0 <= each < 10**9)
+    values = [counts.get(name) for name in names]
+    return sum(value for value in values if isinstance(value, int) and 0 <= value < 10**9)
 
 
 class _Http:
@@ -193,24 +193,24 @@ class OpenAIBatches:
         except CallError as error:
             error.charged = False  # a file alone costs nothing
             raise
-        wanted = {
+        batch = {
             "input_file_id": _name(file.get("id")),
             "endpoint": self.endpoint,
             "completion_window": f"{WINDOW_H}h",
             "metadata": {_METADATA: batch_id},
         }
-        return self._remote(await http.post("/batches", _as_json(wanted).encode()))
+        return self._remote(await http.post("/batches", _as_json(batch).encode()))
 
-    async def find(self, batch_id: str, count: int, known: frozenset[str]) -> RemoteBatch | None:
+    async def find(self, batch_id: str, count: int, others: frozenset[str]) -> RemoteBatch | None:
         """Return the batch with our id in its metadata, if there is one."""
         after = ""
         for _ in range(_MOST_PAGES):
             page = await _Http(self.transport).get(f"/batches?limit={_LISTED}{after}")
             batches = _objects(page.get("data"))
-            for one in batches:
-                told = one.get("metadata")
-                if isinstance(told, dict) and told.get(_METADATA) == batch_id:
-                    return self._remote(one)
+            for batch in batches:
+                metadata = batch.get("metadata")
+                if isinstance(metadata, dict) and metadata.get(_METADATA) == batch_id:
+                    return self._remote(batch)
             if not page.get("has_more") or not batches:
                 return None
             after = f"&after={_name(batches[-1].get('id'))}"
@@ -255,9 +255,9 @@ class OpenAIBatches:
             if status == 200 and isinstance(body, dict):
                 return BatchResult(custom_id, body)
             status = status if isinstance(status, int) and 400 <= status < 600 else 500
-            told = status_error(status, _as_json(body).encode(), self.transport.scrub)
-            told.charged = False  # only answers of a batch are charged
-            return BatchResult(custom_id, error=told)
+            failure = status_error(status, _as_json(body).encode(), self.transport.scrub)
+            failure.charged = False  # only answers of a batch are charged
+            return BatchResult(custom_id, error=failure)
         code = str(error.get("code")) if isinstance(error, dict) else ""
         if code in ("batch_expired", "batch_cancelled"):
             return BatchResult(custom_id)
@@ -269,9 +269,9 @@ class OpenAIBatches:
 
 
 def _refused(transport: Transport, error: object) -> CallError:
-    told = status_error(400, _as_json({"error": error}).encode(), transport.scrub)
-    told.charged = False
-    return told
+    failure = status_error(400, _as_json({"error": error}).encode(), transport.scrub)
+    failure.charged = False
+    return failure
 
 
 # --- Anthropic ------------------------------------------------------------------------------------
@@ -301,16 +301,16 @@ class AnthropicBatches:
         body = b'{"requests":[' + b",".join(requests) + b"]}"
         return self._remote(await _Http(self.transport).post("/batches", body))
 
-    async def find(self, batch_id: str, count: int, known: frozenset[str]) -> RemoteBatch | None:
+    async def find(self, batch_id: str, count: int, others: frozenset[str]) -> RemoteBatch | None:
         """Return the batch whose first result has our id, or one that may still become it."""
         page = await _Http(self.transport).get(f"/batches?limit={_LISTED}")
         open_one = None
-        for one in _objects(page.get("data")):
-            counts = one.get("request_counts")
+        for batch in _objects(page.get("data")):
+            counts = batch.get("request_counts")
             total = _count(counts, "processing", "succeeded", "errored", "canceled", "expired")
-            if total != count or one.get("id") in known:
+            if total != count or batch.get("id") in others:
                 continue
-            remote = self._remote(one)
+            remote = self._remote(batch)
             if not remote.ended:
                 open_one = open_one or remote
             elif await self._is_ours(remote, batch_id):
@@ -362,9 +362,9 @@ class AnthropicBatches:
         inner = error.get("error") if isinstance(error, dict) else None
         named = inner.get("type") if isinstance(inner, dict) else None
         status = 500 if named in _SERVER_ERRORS else 400
-        told = status_error(status, _as_json(error).encode(), self.transport.scrub)
-        told.charged = False  # only answers of a batch are charged
-        return BatchResult(custom_id, error=told)
+        failure = status_error(status, _as_json(error).encode(), self.transport.scrub)
+        failure.charged = False  # only answers of a batch are charged
+        return BatchResult(custom_id, error=failure)
 
     def read(self, reply: dict[str, Any], latency_ms: int, *, formed: bool) -> Completion:
         """Return the answer in a reply."""

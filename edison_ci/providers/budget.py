@@ -63,9 +63,9 @@ _WRITE_UNASKED = frozenset({"openai", "azure"})
 
 def is_other_model(asked: str, served: str) -> bool:
     """Whether another model answered; a dated or tagged name is the same model."""
-    wanted = asked.rpartition("/")[2].lower().removesuffix("-latest")
+    expected = asked.rpartition("/")[2].lower().removesuffix("-latest")
     name = served.rpartition("/")[2].lower()
-    more = name.removeprefix(wanted)
+    more = name.removeprefix(expected)
     return bool(name) and (more == name or more[:1].isalnum())
 
 
@@ -198,8 +198,10 @@ def sanitize_completion(
 def _without_secrets(completion: Completion) -> Completion:
     text, model = hidden(completion.text), hidden(completion.served_model)
     tools, details = hidden_in(completion.tool_calls), hidden_in(completion.details)
-    found = replace(completion, text=text, served_model=model, tool_calls=tools, details=details)
-    return completion if found == completion else found
+    hidden_completion = replace(
+        completion, text=text, served_model=model, tool_calls=tools, details=details
+    )
+    return completion if hidden_completion == completion else hidden_completion
 
 
 class ReplayedAnswers:
@@ -250,10 +252,10 @@ def _with_tokens(
 ) -> Completion:
     """Return an answer without usage with the tokens of its texts."""
     sent = [message.content for message in request.messages]
-    sent += [canonical_json(told) for told in (request.tools, request.response_format) if told]
-    said = [completion.text] if completion.text else []
-    said += [canonical_json(completion.tool_calls)] if completion.tool_calls else []
-    tokens_out = 0 if request.embedding else count(said)
+    sent += [canonical_json(part) for part in (request.tools, request.response_format) if part]
+    texts = [completion.text] if completion.text else []
+    texts += [canonical_json(completion.tool_calls)] if completion.tool_calls else []
+    tokens_out = 0 if request.embedding else count(texts)
     return replace(completion, tokens_in=count(sent), tokens_out=tokens_out)
 
 
@@ -441,8 +443,8 @@ class Budgeted:
         """Return what is booked for a call: the most that it can cost."""
         # A token has at least one byte, so the bytes of the prompt are an upper bound.
         tokens_in = sum(len(m.content.encode()) + 8 for m in request.messages)
-        for told in (request.tools, request.response_format):
-            tokens_in += len(canonical_json(told).encode()) if told else 0
+        for part in (request.tools, request.response_format):
+            tokens_in += len(canonical_json(part).encode()) if part else 0
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
         if request.embedding:

@@ -416,12 +416,12 @@ class Cached:
         """Return a stored answer that is new enough, if any, and the request to make if not."""
         if self._newer_than is not None and self._reader is not None:
             since = max(self._newer_than, request.not_before)
-            found = newest_answer(self._reader, request.request_hash, since=since)
-            if found is not None:
-                kept = found.completion
+            answer = newest_answer(self._reader, request.request_hash, since=since)
+            if answer is not None:
+                kept = answer.completion
                 if request.embedding or redact_completion(kept, self._budget.redact) is kept:
-                    cost = found.cost_microusd
-                    return StoredAnswer(kept, found.answer_no, False, cost), request
+                    cost = answer.cost_microusd
+                    return StoredAnswer(kept, answer.answer_no, False, cost), request
                 # It was stored before redaction was enabled, so it is not used.
                 return None, replace(request, not_before=self._budget.now())
         return None, request

@@ -137,12 +137,12 @@ class _Process:
 
 def _marked(mark: str) -> list[int]:
     """Return the processes with this mark in their environment; none without /proc."""
-    wanted, found = f"{_MARK}={mark}".encode(), []
+    variable, processes = f"{_MARK}={mark}".encode(), []
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
-            if wanted in entry.read_bytes().split(b"\0"):
-                found.append(int(entry.parent.name))
-    return found
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if variable in entry.read_bytes().split(b"\0"):
+                processes.append(int(entry.parent.name))
+    return processes
 
 
 class CommandProvider:
@@ -311,11 +311,11 @@ class CommandProvider:
 def _located(word: str, folder: Path) -> str:
     """Return the path of a program; raises CallError if it is not there."""
     path = str(folder / word) if "/" in word else word
-    found = find_program(path)
-    if found is None:
+    program = find_program(path)
+    if program is None:
         message = f"{word} cannot be started: it is no executable file here"
         raise CallError(ErrorKind.MODEL_NOT_FOUND, message, charged=False)
-    return str(Path(found).parent.resolve() / Path(found).name)
+    return str(Path(program).parent.resolve() / Path(program).name)
 
 
 async def _exchange(process: _Process, line: bytes) -> bytes:
@@ -334,9 +334,9 @@ def _parse(line: bytes, number: int) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        shown = storable(line[:SHOWN].decode("utf-8", "replace").strip())
+        start = storable(line[:SHOWN].decode("utf-8", "replace").strip())
         message = (
-            f"the program wrote {shown!r}, which is not JSON; logs belong on its standard error"
+            f"the program wrote {start!r}, which is not JSON; logs belong on its standard error"
         )
         raise CallError(ErrorKind.BAD_RESPONSE, message) from None
     if not isinstance(value, dict) or value.get("id", number) != number:

@@ -71,9 +71,9 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
-        remember(known)
-        forms = {form for secret in known for form in (secret, *forms_of(secret))}
+        longer = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        remember(longer)
+        forms = {form for secret in longer for form in (secret, *forms_of(secret))}
         self._forms = sorted(forms, key=len, reverse=True)
 
     def __repr__(self) -> str:
@@ -112,17 +112,17 @@ def error_in_reply(error: object, scrub: Scrubber) -> CallError:
     )
 
 
-def classify(status: int, said: ErrorBody) -> ErrorKind:
+def classify(status: int, body: ErrorBody) -> ErrorKind:
     """Return the kind of an error by its status and wording."""
     if status == 429:
-        return ErrorKind.QUOTA if re.search(_QUOTA, said.words) else ErrorKind.RATE_LIMIT
-    if status == 403 and re.search(_FILTER, said.words):
+        return ErrorKind.QUOTA if re.search(_QUOTA, body.words) else ErrorKind.RATE_LIMIT
+    if status == 403 and re.search(_FILTER, body.words):
         return ErrorKind.CONTENT_FILTER  # not INVALID_KEY, which would close the client
     if status in _STATUS:
         return _STATUS[status]
     if status in (400, 413, 422):
         for pattern, kind in _WORDS:
-            if re.search(pattern, said.words):
+            if re.search(pattern, body.words):
                 return kind
         return ErrorKind.BAD_REQUEST
     if status >= 500:
@@ -167,8 +167,8 @@ def _message_of(value: object) -> str:
     if not isinstance(value, dict):
         return value if isinstance(value, str) else ""
     for key in ("error", "message", "detail", "Message", "error_description"):
-        if found := _message_of(value.get(key)):
-            return found
+        if message := _message_of(value.get(key)):
+            return message
     return ""
 
 
@@ -229,9 +229,9 @@ def duration_s(text: str, now: dt.datetime) -> float | None:
     text = text.strip()
     if len(text) > _LONGEST_TEXT:
         return None
-    found = _DURATION.fullmatch(text)
-    if found and any(found.groups()):
-        days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    match = _DURATION.fullmatch(text)
+    if match and any(match.groups()):
+        days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
         return days * 86_400 + hours * 3_600 + minutes * 60 + seconds + milliseconds / 1000
     return _seconds_or_date(text, now)
 

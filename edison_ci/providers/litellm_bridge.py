@@ -204,24 +204,24 @@ def classify_exception(error: BaseException, message: str) -> ErrorKind:
 def _headers_of(error: BaseException) -> dict[str, str]:
     """Return the headers of the reply behind an exception, names in lower case."""
     response = getattr(error, "response", None)
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for headers in (
         getattr(response, "headers", None),
         getattr(error, "litellm_response_headers", None),
     ):
         for name, value in (headers or {}).items():
-            found[str(name).lower()] = str(value)
-    return found
+            by_name[str(name).lower()] = str(value)
+    return by_name
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and its causes."""
-    found: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(10):
-        if found is None:
+        if cause is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _never_sent(error: BaseException) -> bool:
@@ -323,8 +323,8 @@ def _keep_in_place(client: Any) -> None:
         place = _AT.get()
         if place is None:
             return send(self, request, **options)
-        if (found := origin(str(request.url))) != place:
-            raise HostMismatch(f"litellm would call {found}, and the model is at {place}")
+        if (target := origin(str(request.url))) != place:
+            raise HostMismatch(f"litellm would call {target}, and the model is at {place}")
         return send(self, request, **{**options, "follow_redirects": False})
 
     client.send = placed

@@ -47,18 +47,18 @@ def load(path: Path, *, threads: int, context: int) -> LoadedModel:
     # Imported here, as it takes a tenth of a second and most commands do not need it.
     import xllamacpp
 
-    wanted = xllamacpp.CommonParams()
-    wanted.model.path = str(path)
-    wanted.n_ctx, wanted.n_parallel, wanted.fit_params = context, 1, False
-    wanted.n_batch = wanted.n_ubatch = _BATCH
-    wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = threads
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel, params.fit_params = context, 1, False
+    params.n_batch = params.n_ubatch = _BATCH
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     # What an earlier call left behind would change the last digits of the next one.
-    wanted.cache_prompt, wanted.cache_ram_mib = False, 0
-    wanted.warmup, wanted.verbosity, wanted.offline = False, -1, True
+    params.cache_prompt, params.cache_ram_mib = False, 0
+    params.warmup, params.verbosity, params.offline = False, -1, True
     # It listens on a free port of this machine as well, for which nobody has the key.
-    wanted.api_keys, wanted.n_threads_http, wanted.ui = [secrets.token_hex()], 1, False
+    params.api_keys, params.n_threads_http, params.ui = [secrets.token_hex()], 1, False
     try:
-        return LoadedModel(xllamacpp.Server(wanted))
+        return LoadedModel(xllamacpp.Server(params))
     except (RuntimeError, ValueError):
         raise UsageError(
             f"{path.name} cannot be loaded: it is no model, is damaged, or needs more memory",

@@ -259,11 +259,11 @@ def wrap_tools(tools: Json) -> list[Any]:
     return wrapped
 
 
-def wrap_format(wanted: Json) -> Json:
+def wrap_format(form: Json) -> Json:
     """Return the form of the answer: a JSON Schema is wrapped, a format stays as it is."""
-    if isinstance(wanted, dict) and wanted.get("type") in _FORMATS:
-        return wanted
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted}}
+    if isinstance(form, dict) and form.get("type") in _FORMATS:
+        return form
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form}}
 
 
 def read_completion(value: dict[str, Any], latency_ms: int) -> Completion:
@@ -308,12 +308,12 @@ def _usage(usage: object) -> Usage:
     if not isinstance(usage, dict):
         return Usage(None, None)
     details = usage.get("prompt_tokens_details")
-    told = details if isinstance(details, dict) else {}
-    cached = told.get("cached_tokens")
+    counts = details if isinstance(details, dict) else {}
+    cached = counts.get("cached_tokens")
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
     # The second is the name that proxies use for models of Anthropic.
-    written = told.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")
+    written = counts.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")
     used = read_usage(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
     if used.tokens_in is None or used.tokens_out is None:
         return used

@@ -76,16 +76,16 @@ def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any
 
 def _tool(function: object) -> dict[str, Any]:
     """Return a tool; the protocol asks for all of its fields."""
-    told = function if isinstance(function, dict) else {}
+    fields = function if isinstance(function, dict) else {}
     form = {"type": "object", "properties": {}}
-    return {"type": "function", "parameters": form, "strict": False, **told}
+    return {"type": "function", "parameters": form, "strict": False, **fields}
 
 
-def _format(wanted: Json) -> Json:
+def _format(form: Json) -> Json:
     """Return the form of the answer; the protocol has its fields on one level."""
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-        return wanted
-    inner = wanted.get("json_schema")
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return form
+    inner = form.get("json_schema")
     return {"type": "json_schema", **(inner if isinstance(inner, dict) else {})}
 
 
@@ -119,8 +119,8 @@ def _texts(items: list[dict[str, Any]]) -> list[str]:
         for part in item["content"]
         if isinstance(part, dict)
     ]
-    said = [part.get("text", part.get("refusal")) for part in parts]
-    return [text for text in said if isinstance(text, str)]
+    texts = [part.get("text", part.get("refusal")) for part in parts]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _finish(value: dict[str, Any], *, calls: bool) -> FinishReason:
@@ -137,9 +137,9 @@ def _usage(usage: object) -> Usage:
     if not isinstance(usage, dict):
         return Usage(None, None)
     details = usage.get("input_tokens_details")
-    told = details if isinstance(details, dict) else {}
+    counts = details if isinstance(details, dict) else {}
     used = read_usage(
-        usage.get("input_tokens"), usage.get("output_tokens"), told.get("cached_tokens")
+        usage.get("input_tokens"), usage.get("output_tokens"), counts.get("cached_tokens")
     )
-    written = token_count(told.get("cache_write_tokens")) or 0
+    written = token_count(counts.get("cache_write_tokens")) or 0
     return used._replace(written_in=min(written, (used.tokens_in or 0) - used.cached_in))

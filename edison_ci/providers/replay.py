@@ -225,8 +225,8 @@ class ReplayProvider:
     def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
         self._answers: dict[str, RecordedAnswer] = {}
         for answer in answers:
-            known = self._answers.get(answer.request_hash)
-            if known is None or known.answer_no <= answer.answer_no:
+            earlier = self._answers.get(answer.request_hash)
+            if earlier is None or earlier.answer_no <= answer.answer_no:
                 self._answers[answer.request_hash] = answer
 
     def __len__(self) -> int:
@@ -241,13 +241,13 @@ class ReplayProvider:
 
     def find(self, request: Request) -> RecordedAnswer | None:
         """Return the recorded answer to a request, with its cost; None if there is none."""
-        found = self._answers.get(request.request_hash)
-        if found is None and request.provider == "replay":
+        recorded = self._answers.get(request.request_hash)
+        if recorded is None and request.provider == "replay":
             others = (
                 self._answers.get(request_hash) for request_hash in _other_request_hashes(request)
             )
-            found = next((answer for answer in others if answer is not None), None)
-        return found
+            recorded = next((answer for answer in others if answer is not None), None)
+        return recorded
 
 
 def _other_request_hashes(request: Request) -> Iterator[str]:

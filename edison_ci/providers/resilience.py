@@ -189,8 +189,8 @@ class Breaker:
 
     def _with_address(self, error: CallError) -> str:
         """Return the error, with the address if nothing has been answered from there."""
-        told = self._answered or (urlsplit(self.address).netloc or self.address) in str(error)
-        return str(error) if told else f"{error}; called {self.address}"
+        is_named = self._answered or (urlsplit(self.address).netloc or self.address) in str(error)
+        return str(error) if is_named else f"{error}; called {self.address}"
 
     def _leave_alone(self, error: CallError, pause_s: float | None = None) -> None:
         pause_s = pause_s or self._pause_s

@@ -82,19 +82,19 @@ class SharedAnswer:
 
 def write_object(request_hash: str, settlement: Settlement, signer: Signer) -> bytes:
     """Return the object of an answer that was bought."""
-    found = settlement.completion
+    completion = settlement.completion
     value = {
         "request_hash": request_hash,
-        "text": found.text,
-        "tool_calls": found.tool_calls,
-        "details": found.details,
-        "finish_reason": str(found.finish_reason),
-        "tokens_in": found.tokens_in,
-        "tokens_out": found.tokens_out,
-        "cached_in": found.cached_in,
-        "latency_ms": found.latency_ms,
-        "served_model": found.served_model,
-        "left_out": list(found.left_out),
+        "text": completion.text,
+        "tool_calls": completion.tool_calls,
+        "details": completion.details,
+        "finish_reason": str(completion.finish_reason),
+        "tokens_in": completion.tokens_in,
+        "tokens_out": completion.tokens_out,
+        "cached_in": completion.cached_in,
+        "latency_ms": completion.latency_ms,
+        "served_model": completion.served_model,
+        "left_out": list(completion.left_out),
         "cost_microusd": settlement.cost_microusd,
         "cost_kind": settlement.cost_kind,
         "created_at": settlement.now,
@@ -283,30 +283,30 @@ class SharedCache:
         request_hash = request.request_hash
         if not self._reads or self._budget.draining or request_hash in self._missed:
             return None
-        found = await self._fetch(request_hash)
-        if found is None or not self._is_usable(found, request, since):
+        shared = await self._fetch(request_hash)
+        if shared is None or not self._is_usable(shared, request, since):
             self._missed[request_hash] = None
             if len(self._missed) > _MISSES:
                 del self._missed[next(iter(self._missed))]
             return None
-        kind = found.cost_kind if found.trusted else "replayed"
-        bought_at = min(found.created_at, self._budget.now())
-        settlement = Settlement(found.completion, found.cost_microusd, kind, bought_at)
-        note = None if found.trusted else self._note_foreign
+        kind = shared.cost_kind if shared.trusted else "replayed"
+        bought_at = min(shared.created_at, self._budget.now())
+        settlement = Settlement(shared.completion, shared.cost_microusd, kind, bought_at)
+        note = None if shared.trusted else self._note_foreign
         return await store_unpaid(self._budget, request, model, settlement, note)
 
     def _note_foreign(self, connection: sqlite3.Connection) -> None:
         add_doubt(connection, self._budget.run_id, "provenance", FOREIGN)
 
-    def _is_usable(self, found: SharedAnswer, request: Request, since: str) -> bool:
+    def _is_usable(self, shared: SharedAnswer, request: Request, since: str) -> bool:
         latest = dt.datetime.fromisoformat(self._budget.now()) + _SKEW
-        if found.created_at > utc.timestamp(latest):
+        if shared.created_at > utc.timestamp(latest):
             self._refused.append("has a time in the future")
             return False
-        if found.created_at < since or not (found.trusted or self._access.replays):
+        if shared.created_at < since or not (shared.trusted or self._access.replays):
             return False
         # What redaction here would change was stored without it.
-        kept = found.completion
+        kept = shared.completion
         return request.embedding or redact_completion(kept, self._budget.redact) is kept
 
     async def _fetch(self, name: str) -> SharedAnswer | None:
@@ -317,7 +317,7 @@ class SharedCache:
             try:
                 async with asyncio.timeout(READ_S):
                     reply = await self._transport.send("GET", self._access.path(name))
-                found = read_object(reply.body, name, self._access.keys)
+                shared = read_object(reply.body, name, self._access.keys)
             except TimeoutError:
                 self._fail_read(f"no reply within {fixed(READ_S, 1)} s")
             except CallError as error:
@@ -333,7 +333,7 @@ class SharedCache:
                 self._refused.append(str(refused))
             else:
                 self._failed_reads.row = 0
-                return found
+                return shared
         return None
 
     def _fail_read(self, why: str) -> None:
@@ -432,8 +432,8 @@ async def probe_cache(access: CacheAccess) -> str:
                 return ""
             sent = f"written by {access.signer.public}\n".encode()
             await transport.send("PUT", path, sent, kind=_KIND)
-            found = (await transport.send("GET", path)).body
-            return "" if found == sent else "it does not return what was written"
+            received = (await transport.send("GET", path)).body
+            return "" if received == sent else "it does not return what was written"
     except TimeoutError:
         return f"no reply within {fixed(WRITE_S, 1)} s"
     except CallError as error:

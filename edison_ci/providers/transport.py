@@ -74,11 +74,11 @@ def refusal_reason(host: str, reach: Reach) -> str:
         return "has characters that could be read as another host"
     if name in _NAMES:
         return "is the metadata service of a cloud"
-    found = _address(name)
-    if found is None:
+    address = _address(name)
+    if address is None:
         local = name == "localhost" or name.endswith(".localhost")
         return _NEAR if local and reach is Reach.PUBLIC else ""
-    return _address_refusal(found, reach)
+    return _address_refusal(address, reach)
 
 
 def host_of(url: str) -> str:
@@ -93,10 +93,12 @@ async def refuse_unreachable(address: str, reach: Reach) -> None:
     """Raise CallError if the host of an address resolves to one that is refused."""
     host = host_of(address)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host, None, type=socket.SOCK_STREAM
+        )
     except OSError:
         return  # the call itself will fail with a better message
-    for *_, place in found:
+    for *_, place in addresses:
         refuse_address(host, str(place[0]), reach)
 
 
@@ -269,13 +271,13 @@ class Transport:
         )
         return self._session
 
-    def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         """Return a socket for a resolved address; raises CallError if it is refused.
 
         Called for every connection, so that a name cannot resolve to another address in between.
         The address of a proxy is chosen by the environment.
         """
-        family, kind, protocol, _, place = found
+        family, kind, protocol, _, place = address
         if self._service.proxy is None:
             refuse_address(_display_url(self._service.url), str(place[0]), self._service.reach)
         return socket.socket(family, kind, protocol)

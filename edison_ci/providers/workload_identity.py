@@ -84,10 +84,10 @@ class CredentialSource:
         """Return the credentials as keys of a model; raises CallError."""
         async with self._lock:
             if not self._keys or self.clock() >= self._until:
-                found = await self._exchange()
-                remember(found.keys.values())
-                self._keys = found.keys
-                self._until = self.clock() + found.lifetime_s - _EARLY_S
+                credentials = await self._exchange()
+                remember(credentials.keys.values())
+                self._keys = credentials.keys
+                self._until = self.clock() + credentials.lifetime_s - _EARLY_S
             return self._keys
 
     async def _exchange(self) -> _Credentials:
@@ -134,8 +134,8 @@ class CredentialSource:
         url = self.endpoints.aws.format(region=self.region)
         body = await self._post(f"{url}/", form, token)
         text = body.decode("utf-8", "replace")
-        found = {part: re.search(pattern, text) for part, pattern in _AWS_PARTS.items()}
-        keys = {part: match[1] for part, match in found.items() if match is not None}
+        matches = {part: re.search(pattern, text) for part, pattern in _AWS_PARTS.items()}
+        keys = {part: match[1] for part, match in matches.items() if match is not None}
         if len(keys) != len(_AWS_PARTS):
             raise _failed("AWS STS gave no credentials")
         return _Credentials(keys, _LIFETIME_S)
@@ -249,8 +249,8 @@ class Identified:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for each in (*self._former, *([] if self._inner is None else [self._inner])):
-            close = getattr(each, "aclose", None)
+        for provider in (*self._former, *([] if self._inner is None else [self._inner])):
+            close = getattr(provider, "aclose", None)
             if close is not None:
                 await close()
         self._inner, self._former = None, []
@@ -275,10 +275,10 @@ def _json(body: bytes, who: str) -> dict[str, Any]:
 
 
 def _text(value: Mapping[str, Any], key: str, who: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str) or not found or not (found.isascii() and found.isprintable()):
+    text = value.get(key)
+    if not isinstance(text, str) or not text or not (text.isascii() and text.isprintable()):
         raise _failed(f"{who} gave no token")
-    return found
+    return text
 
 
 def _lifetime(value: Mapping[str, Any]) -> float:

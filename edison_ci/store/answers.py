@@ -189,16 +189,16 @@ def answer_at(
 
 
 def answers_at(
-    connection: sqlite3.Connection, wanted: Collection[tuple[str, int]]
+    connection: sqlite3.Connection, keys: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], CachedAnswer]:
     """Return the answers to some calls, by call and number, as far as `answer_at` returns them."""
     rows = connection.execute(
         f"{_COLUMNS} json_each(?) w cross join answer a on a.request_hash = "
         f"json_extract(w.value, '$[0]') and a.answer_no = json_extract(w.value, '$[1]') {_TEXT}",
-        (json.dumps([*wanted]),),
+        (json.dumps([*keys]),),
     )
-    found = {(row[14], row[0]): _stored(row) for row in rows}
-    return {key: answer for key, answer in found.items() if answer is not None}
+    answers = {(row[14], row[0]): _stored(row) for row in rows}
+    return {key: answer for key, answer in answers.items() if answer is not None}
 
 
 def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:
@@ -352,10 +352,10 @@ def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
         "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c "
         "where t.type = 'table' and t.name not like 'sqlite_%'"
     )
-    found: dict[str, set[str]] = {}
+    by_table: dict[str, set[str]] = {}
     for table, column in rows:
-        found.setdefault(table, set()).add(column)
-    return found
+        by_table.setdefault(table, set()).add(column)
+    return by_table
 
 
 def answers_in_use(

@@ -187,9 +187,9 @@ class _ChainCheck:
         elif detail != _detail(nonce, before, after):
             return f"row {seq} was changed"
         if action == FORGET:
-            known = self.unexplained & _named_rows(after)
-            self._forgotten += len(known)
-            self.unexplained -= known
+            explained = self.unexplained & _named_rows(after)
+            self._forgotten += len(explained)
+            self.unexplained -= explained
         if _went_back(self._time, time):
             self._jumps.append(ClockJump(seq, self._time, time))
         self._first = sha256 if seq == 1 else self._first
@@ -213,9 +213,9 @@ class _ChainCheck:
 
 
 def _named_rows(after: str | None) -> set[int]:
-    told = _parsed(after)
-    named = told.get("audit_rows") if isinstance(told, dict) else None
-    return {each for each in named if isinstance(each, int)} if isinstance(named, list) else set()
+    details = _parsed(after)
+    named = details.get("audit_rows") if isinstance(details, dict) else None
+    return {row for row in named if isinstance(row, int)} if isinstance(named, list) else set()
 
 
 def _went_back(before: str, now: str) -> bool:
@@ -272,8 +272,8 @@ def count_audit(connection: sqlite3.Connection) -> int:
 
 def _row(seq: int, sha256: str, values: list[Any]) -> AuditRow:
     time, actor, known_by, action, entity, before, after, run_id, host, nonce, detail = values
-    told = (time, actor, known_by, action, entity, _parsed(before), _parsed(after), run_id, host)
-    return AuditRow(seq, AuditEntry(*told), sha256, nonce, detail)
+    entry = (time, actor, known_by, action, entity, _parsed(before), _parsed(after), run_id, host)
+    return AuditRow(seq, AuditEntry(*entry), sha256, nonce, detail)
 
 
 def _parsed(text: str | None) -> Any:
@@ -326,8 +326,8 @@ def _detail(nonce: str | None, before: str | None, after: str | None) -> str:
 
 def _seal(previous: str, seq: int, values: tuple[Any, ...]) -> str:
     time, actor, known_by, action, entity, _, _, run_id, host, _, detail = values
-    told = (seq, time, actor, known_by, action, entity, run_id, host, detail)
-    return _sha256([FORM, previous, *told])
+    content = (seq, time, actor, known_by, action, entity, run_id, host, detail)
+    return _sha256([FORM, previous, *content])
 
 
 def _sha256(values: list[Any]) -> str:

@@ -130,19 +130,19 @@ class AuthFile(PrivateFile):
 
     def password(self, names: Sequence[str]) -> Password | None:
         """Return the password kept under one of these names."""
-        found = self.passwords(names)
-        return found[0] if found else None
+        passwords = self.passwords(names)
+        return passwords[0] if passwords else None
 
     def passwords(self, names: Sequence[str] | None = None) -> list[Password]:
         """Return the passwords kept under these names, or all."""
         where, values = _where(names)
-        found = []
+        passwords = []
         for name, hashed, salt, cost, changed_at in self.rows(
             f"select * from password {where}", values
         ):
             n, r, p = map(int, cost.split(","))
-            found.append(Password(name, hashed, salt, (n, r, p), changed_at))
-        return found
+            passwords.append(Password(name, hashed, salt, (n, r, p), changed_at))
+        return passwords
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -155,8 +155,8 @@ class AuthFile(PrivateFile):
 
     def token(self, sha256: bytes) -> Token | None:
         """Return a token by its hash."""
-        found = self._tokens("where sha256 = ?", [sha256])
-        return found[0] if found else None
+        tokens = self._tokens("where sha256 = ?", [sha256])
+        return tokens[0] if tokens else None
 
     def tokens(
         self, names: Sequence[str] | None = None, *, most: int = -1, skip: int = 0
@@ -174,8 +174,8 @@ class AuthFile(PrivateFile):
 
     def token_by_id(self, token_id: str) -> Token | None:
         """Return a token by the id that people name it by."""
-        found = self._tokens("where id = ?", [token_id])
-        return found[0] if found else None
+        tokens = self._tokens("where id = ?", [token_id])
+        return tokens[0] if tokens else None
 
     def drop_token(self, token_id: str, noted: _Noted) -> None:
         """Forget a token."""
@@ -224,11 +224,11 @@ class AuthFile(PrivateFile):
                session.address)  # fmt: skip
         with self.writing() as connection:
             connection.execute("delete from session where expires_at <= ?", (session.created_at,))
-            given = (None, None) if password is None else (password.name, password.hash)
+            bound_to = (None, None) if password is None else (password.name, password.hash)
             kept = connection.execute(
                 "insert into session select ?, ?, ?, ?, ?, ? where ?7 is null or exists "
                 "(select 1 from password where name = ?7 and hash = ?8)",
-                (*row, *given),
+                (*row, *bound_to),
             ).rowcount
             connection.execute(
                 "delete from session where name = ? and sha256 not in (select sha256 from session "

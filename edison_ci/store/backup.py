@@ -95,12 +95,12 @@ def _copy(results: Path, target: Path) -> None:
         with closing(sqlite3.connect(address, uri=True, timeout=30)) as source:
             copy_to(source, target)
         with closing(sqlite3.connect(f"{target.absolute().as_uri()}?mode=ro", uri=True)) as copy:
-            found = copy.execute("pragma quick_check(1)").fetchone()[0]
+            result = copy.execute("pragma quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise store_error(error, results) from None
-    if found != "ok":
+    if result != "ok":
         target.unlink(missing_ok=True)
-        raise StoreError(f"the copy is damaged: {found}", hint="check the disk")
+        raise StoreError(f"the copy is damaged: {result}", hint="check the disk")
 
 
 def _prune(made: Path, stem: str, keep: int) -> tuple[str, ...]:

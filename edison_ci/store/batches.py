@@ -149,7 +149,7 @@ def all_of(operations: Iterable[ledger.OnTotals[T]]) -> ledger.OnTotals[list[T]]
     """Return the operation that does several in one transaction."""
     listed = list(operations)
     return ledger.OnTotals(
-        lambda connection, totals: [one.act(connection, totals) for one in listed]
+        lambda connection, totals: [operation.act(connection, totals) for operation in listed]
     )
 
 
@@ -186,14 +186,14 @@ def open_calls(connection: sqlite3.Connection, batch: StoredBatch) -> dict[str, 
         "join attempt t on t.id = q.attempt where q.batch_id = ? and t.state = 'reserved'",
         (batch.id,),
     )
-    found = {}
+    calls = {}
     for number, attempt, formed, left_out, request_hash, phase, *booked in rows:
         named = (request_hash, batch.run_id, batch.model, phase)
         most, tokens, owner, sent_at = booked
         booking = ledger.Booking(*named, most, tokens, owner, sent_at, batch.scopes)
         call = OpenCall(booking, attempt, bool(formed), tuple(left_out.split()))
-        found[f"{batch.id}-{number}"] = call
-    return found
+        calls[f"{batch.id}-{number}"] = call
+    return calls
 
 
 def known_remotes(connection: sqlite3.Connection) -> frozenset[str]:

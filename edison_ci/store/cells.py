@@ -179,11 +179,11 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
 def _any_stored(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> bool:
     """Whether one of the cells is stored, or here more than once."""
     ids = [cell.id for cell in cells]
-    found = connection.execute(
+    stored = connection.execute(
         "select 1 from cell where id in (select value from json_each(?)) limit 1",
         (json.dumps(ids),),
     ).fetchone()
-    return found is not None or _any_twice(ids)
+    return stored is not None or _any_twice(ids)
 
 
 def _any_twice(keys: Iterable[object]) -> bool:
@@ -197,45 +197,45 @@ def _write_fallbacks(connection: sqlite3.Connection, cells: Sequence[CellRow]) -
         connection.executemany(
             "delete from fallback_answer where cell_id = ?", [(cell.id,) for cell in cells]
         )
-    if found := [(cell.id, cell.fallback) for cell in cells if cell.fallback is not None]:
+    if fallbacks := [(cell.id, cell.fallback) for cell in cells if cell.fallback is not None]:
         columns = f"cell_id, {_FALLBACK}"
         connection.executemany(
             f"insert into fallback_answer ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(cell, *astuple(fallback)) for cell, fallback in found],
+            [(cell, *astuple(fallback)) for cell, fallback in fallbacks],
         )
 
 
 # --- one cell by its name -------------------------------------------------------------------------
 
 
-def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
+def find_cell(connection: sqlite3.Connection, run_id: str, name: str) -> CellRow:
     """Return a cell of a run by id, as CASE@MODEL#REPEAT (repeat 0 when left out) or as CASE.
 
     The head's, if it has one. Raises UsageError if several prompts or models have such a cell.
     """
     # Without the plus, SQLite would go through every cell of the run to find one by its id.
-    where, values = "+run_id = ? and id >= ? and id < ?", _prefix_bounds(wanted)
-    if "@" in wanted:
-        case_id, _, rest = wanted.rpartition("@")
+    where, values = "+run_id = ? and id >= ? and id < ?", _prefix_bounds(name)
+    if "@" in name:
+        case_id, _, rest = name.rpartition("@")
         model, _, repeat = rest.partition("#")
         where = "run_id = ? and case_id = ? and model = ? and repeat = ?"
         values = (case_id, model, repeat or "0")
     rows = _cells_where(connection, where, (run_id, *values))
-    if not rows and "@" not in wanted:
+    if not rows and "@" not in name:
         where = "run_id = ? and case_id = ? and repeat = 0"
-        rows = _cells_where(connection, where, (run_id, wanted))
+        rows = _cells_where(connection, where, (run_id, name))
     if not rows:
-        raise _no_cell(connection, run_id, wanted)
+        raise _no_cell(connection, run_id, name)
     row = rows[0]
     same_side = [other for other in rows if other[2] == row[2]]
     models = list(dict.fromkeys(other[5] for other in same_side))
     if len(models) > 1:
         raise UsageError(
-            f"{counted(len(models), 'model')} answered {wanted}; which one?",
-            hint=f"name it: {', '.join(f'{wanted}@{model}' for model in models[:_LISTED])}",
+            f"{counted(len(models), 'model')} answered {name}; which one?",
+            hint=f"name it: {', '.join(f'{name}@{model}' for model in models[:_LISTED])}",
         )
     if len(same_side) > 1:
-        raise _ambiguous_cell(wanted, [(other[3], other[0]) for other in same_side])
+        raise _ambiguous_cell(name, [(other[3], other[0]) for other in same_side])
     return _with_components(connection, [row])[row[0]]
 
 
@@ -249,12 +249,12 @@ def _with_components(
     connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]
 ) -> dict[str, CellRow]:
     components: dict[str, list[Component]] = {row[0]: [] for row in rows}
-    found = connection.execute(
+    component_rows = connection.execute(
         "select cell_id, name, kind, score, passed, weight, status, reason from component "
         "where cell_id in (select value from json_each(?))",
         (json.dumps([*components]),),
     )
-    for cell, *values in found:
+    for cell, *values in component_rows:
         components[cell].append(_component(values))
     return {row[0]: _cell(row, tuple(components[row[0]])) for row in rows}
 
@@ -298,8 +298,8 @@ def answered_cells(
     where = "run_id = ? and side = 'head' and answer_no is not null"
     where += " and passed = 0" if failed else ""
     where += f" and case_id in ({', '.join('?' * len(cases))})" if cases else ""
-    found = map(_cell, _cells_where(connection, where, (run_id, *cases)))
-    return sorted(found, key=lambda cell: (cell.composite is not None, cell.composite or 0.0))
+    cells = map(_cell, _cells_where(connection, where, (run_id, *cases)))
+    return sorted(cells, key=lambda cell: (cell.composite is not None, cell.composite or 0.0))
 
 
 def run_of_cell(connection: sqlite3.Connection, cell_id: str) -> str | None:
@@ -324,12 +324,12 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageError:
+def _no_cell(connection: sqlite3.Connection, run_id: str, name: str) -> UsageError:
     """Return the error that a run has no such cell, naming the part of the name that is wrong."""
-    message = f"run {run_id} has no cell {wanted!r}"
-    case, sign, rest = wanted.rpartition("@")
+    message = f"run {run_id} has no cell {name!r}"
+    case, sign, rest = name.rpartition("@")
     if not sign:
-        near = did_you_mean(wanted, _names(connection, run_id, "case_id"), label="cases")
+        near = did_you_mean(name, _names(connection, run_id, "case_id"), label="cases")
         asked = f"write a case, or CASE@MODEL#REPEAT{_example(connection, run_id)}"
         return UsageError(message, hint=near or asked)
     model, _, _ = rest.partition("#")
@@ -350,12 +350,13 @@ def _no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageE
     return UsageError(message, hint=f"repeats: {listed}" if listed else "it was not asked")
 
 
-def _ambiguous_cell(wanted: str, found: Sequence[tuple[str, str]]) -> UsageError:
+def _ambiguous_cell(name: str, candidates: Sequence[tuple[str, str]]) -> UsageError:
     """Return the error that several prompts have such a cell; `found` are prompts and ids."""
-    listed = ", ".join(f"{cell[:12]} ({prompt})" for prompt, cell in found[:_LISTED])
-    more = ", ..." if len(found) > _LISTED else ""
+    listed = ", ".join(f"{cell[:12]} ({prompt})" for prompt, cell in candidates[:_LISTED])
+    more = ", ..." if len(candidates) > _LISTED else ""
     return UsageError(
-        f"{wanted} is a cell of {len(found)} prompts; which one?", hint=f"name it: {listed}{more}"
+        f"{name} is a cell of {len(candidates)} prompts; which one?",
+        hint=f"name it: {listed}{more}",
     )
 
 
@@ -436,7 +437,7 @@ def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]
     Of several runs the first that has a case decides, whether the case has a cluster there or not:
     it is the base, and its prompt says which inputs are the same.
     """
-    found: dict[str, str] = {}
+    clusters: dict[str, str] = {}
     for run_id in reversed(run_ids):
         rows = connection.execute(
             "select distinct case_id, cluster from cell where run_id = ?"
@@ -444,10 +445,10 @@ def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]
             (run_id,),
         )
         for case, cluster in rows:
-            found.pop(case, None)
+            clusters.pop(case, None)
             if cluster is not None:
-                found[case] = cluster
-    return found
+                clusters[case] = cluster
+    return clusters
 
 
 class CellState(NamedTuple):

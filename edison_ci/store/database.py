@@ -470,11 +470,11 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 def _statements(script: str) -> list[str]:
     """Split a script; `executescript` would commit the current transaction."""
-    found: list[str] = []
+    statements: list[str] = []
     current = ""
     for line in script.splitlines(keepends=True):
         current += line
         if sqlite3.complete_statement(current):
-            found.append(current)
+            statements.append(current)
             current = ""
-    return found
+    return statements

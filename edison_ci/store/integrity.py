@@ -397,9 +397,9 @@ def _refuse_another_version(connection: sqlite3.Connection, path: Path, hint: st
 
 
 def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
-    said = connection.execute("pragma quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise StoreError(f"{path} is damaged: {said}", hint="copy it again, or make it again")
+    result = connection.execute("pragma quick_check(1)").fetchone()[0]
+    if result != "ok":
+        raise StoreError(f"{path} is damaged: {result}", hint="copy it again, or make it again")
 
 
 def problems_in(connection: sqlite3.Connection, *, unfinished: bool = False) -> Iterator[str]:
@@ -407,10 +407,10 @@ def problems_in(connection: sqlite3.Connection, *, unfinished: bool = False) -> 
 
     With `unfinished`, runs may not have ended.
     """
-    for said, sql in _IMPOSSIBLE:
-        if unfinished and said == _UNFINISHED:
+    for problem, sql in _IMPOSSIBLE:
+        if unfinished and problem == _UNFINISHED:
             continue
         if connection.execute(f"{sql} limit 1").fetchone() is not None:
-            yield said
-    for one in check_database(connection):
-        yield from (f"{one.what}: {text}" for text in one.problems)
+            yield problem
+    for checked in check_database(connection):
+        yield from (f"{checked.what}: {text}" for text in checked.problems)

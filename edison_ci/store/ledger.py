@@ -123,15 +123,15 @@ def together(
     operations: Iterable[Callable[[sqlite3.Connection], T]], connection: sqlite3.Connection
 ) -> list[T]:
     """Return what each operation of a transaction yields; they share their totals."""
-    totals, found = Totals(connection), []
+    totals, results = Totals(connection), []
     for operation in operations:
         if isinstance(operation, OnTotals):
-            found.append(operation.act(connection, totals))
+            results.append(operation.act(connection, totals))
         else:
             totals.write()
-            found.append(operation(connection))
+            results.append(operation(connection))
     totals.write()
-    return found
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ def reserve(booking: Booking) -> OnTotals[Outcome]:
         refused = _refusal(totals, booking)
         attempt = None if refused is not None else _book_what_is_new(connection, booking)
         if attempt is None:
-            known = _known(connection, booking)
-            if known is not None:
-                return known
+            stored = _known(connection, booking)
+            if stored is not None:
+                return stored
             if refused is not None:
                 owners = _in_flight(connection, totals, booking, refused.cap)
                 return replace(refused, in_flight=owners)
@@ -255,7 +255,7 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
     def operation(connection: sqlite3.Connection) -> int:
         completion, request_hash = settlement.completion, booking.request_hash
         tools = canonical_json(completion.tool_calls) if completion.tool_calls else None
-        known = connection.execute(
+        stored = connection.execute(
             "select a.answer_no from answer a join answer_text t using (request_hash, answer_no) "
             "where a.request_hash = ? and a.cost_kind = ? and t.sha256 = ? "
             "and a.cost_microusd = ? and a.latency_ms = ? and a.tokens_in is ? "
@@ -270,8 +270,8 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
                 completion.tokens_out,
             ),
         ).fetchone()
-        if known is not None:
-            return int(known[0])
+        if stored is not None:
+            return int(stored[0])
         attempt = _book(connection, replace(booking, est_microusd=0, est_tokens=0, scopes=()))
         _close(connection, attempt, "state = 'settled', cost_microusd = 0", ())
         return insert_answer(connection, request_hash, attempt, settlement)
@@ -354,7 +354,7 @@ def phase_costs(
         "and state <> 'released' and phase <> 'replay' group by phase, model",
         (run_id, experiment),
     )
-    return {(phase, model): PhaseCosts(*found) for phase, model, *found in rows}
+    return {(phase, model): PhaseCosts(*costs) for phase, model, *costs in rows}
 
 
 def calls_made(connection: sqlite3.Connection, run_id: str) -> bool:
@@ -437,11 +437,11 @@ def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int |
     request hash, and is ignored for that; `insert ... select ... where` would fill a table of
       its own.
     """
-    known, values = _OPEN, _attempt(booking)
+    condition, values = _OPEN, _attempt(booking)
     if booking.newer_than is not None:
-        known, values = f"{_OPEN} or {_ANSWERED}", (*values, booking.newer_than)
+        condition, values = f"{_OPEN} or {_ANSWERED}", (*values, booking.newer_than)
     done = connection.execute(
-        f"insert or ignore into {_COLUMNS} values (iif({known}, null, ?1), {_VALUES})", values
+        f"insert or ignore into {_COLUMNS} values (iif({condition}, null, ?1), {_VALUES})", values
     )
     return int(done.lastrowid or 0) if done.rowcount == 1 else None
 

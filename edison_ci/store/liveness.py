@@ -77,7 +77,7 @@ def refuse_while_run(locks: Path) -> None:
 
 def living_owners(locks: Path) -> list[str]:
     """Return the owners whose locks are held, or so new that they may be about to be."""
-    found = []
+    owners = []
     for path in sorted(locks.glob("owner-*.lock")):
         owner = path.name.removeprefix("owner-").removesuffix(".lock")
         try:
@@ -86,8 +86,8 @@ def living_owners(locks: Path) -> list[str]:
         except FileNotFoundError:
             continue
         if young or is_alive(locks, owner):
-            found.append(owner)
-    return found
+            owners.append(owner)
+    return owners
 
 
 @contextlib.contextmanager

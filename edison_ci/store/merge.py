@@ -223,7 +223,7 @@ class _Transfer:
 
     def _match_calls(self) -> None:
         """Find the calls that are new in the target, book them, and number their answers."""
-        known, several = self._known(), self._answered_twice()
+        answers, several = self._known(), self._answered_twice()
         free: dict[str, Iterator[int]] = {}
         self.first = self._number("select coalesce(max(id), 0) + 1 from attempt")
         following = (
@@ -233,10 +233,10 @@ class _Transfer:
         used = answers_in_use(self.source.conn, cells="select id from cell where run_id = :run")
         for call in self.source.query(_CALLS.format(used=used), self.values):
             key = tuple(call[name] for name in (*_KNOWN_BY, "state", "ordinal"))
-            request_hash, answer_no = call["request_hash"], known.get(key)
-            if key not in known and call["cost_kind"] == "replayed":
+            request_hash, answer_no = call["request_hash"], answers.get(key)
+            if key not in answers and call["cost_kind"] == "replayed":
                 answer_no = self._same_recording(call)
-            if key not in known and answer_no is None:
+            if key not in answers and answer_no is None:
                 self.attempts.append(call["id"])
                 self._book(totals, call)
                 if call["answer_no"] is not None:
@@ -343,7 +343,11 @@ def stage_beside(results: Path) -> Iterator[Path]:
 def publish(results: Path, stage: Path, run_ids: Iterable[str], entry: AuditEntry) -> None:
     """Take finished runs from the stage into the results, in one transaction."""
     with closing(open_reader(stage)) as source:
-        wrong = [f"{one.what}: {text}" for one in check_database(source) for text in one.problems]
+        wrong = [
+            f"{checked.what}: {text}"
+            for checked in check_database(source)
+            for text in checked.problems
+        ]
         if wrong:
             raise StoreError(
                 f"the results would not be sound: {wrong[0]}",
@@ -383,14 +387,14 @@ def known_runs(
     """Return the runs that the results have already, and whether they are the same."""
     if not results.exists():
         return {}
-    found: dict[str, bool] = {}
+    by_run: dict[str, bool] = {}
     with closing(open_reader(results)) as here:
         for run_id in run_ids:
             sql = f"select {_SAME} from run where id = ?"
             ours = here.execute(sql, (run_id,)).fetchone()
             if ours is not None:
-                found[run_id] = ours == source.execute(sql, (run_id,)).fetchone()
-    return found
+                by_run[run_id] = ours == source.execute(sql, (run_id,)).fetchone()
+    return by_run
 
 
 def accept(

@@ -109,12 +109,12 @@ def _keep_private(path: Path) -> None:
             raise UsageError(f"{path.parent} is a link", hint=hint)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
             raise UsageError(
                 f"{path} is not a file of yours", hint="check where it comes from, and remove it"
             )
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             path.chmod(0o600)
     except OSError as error:
         raise StoreError(

@@ -72,14 +72,14 @@ def simulation_label(models: RunModels) -> str:
     flags_of_all = [simulated for part in models.values() for simulated in part.values()]
     if models.get(ANSWERS) and all(flags_of_all):
         return "simulated"
-    found = []
+    parts = []
     for part, flags in models.items():
         names = [name for name, simulated in flags.items() if simulated]
         if names:
             word = "judge" if part == JUDGES and len(flags) == 1 else part
             who = "" if len(names) == len(flags) else f" of {', '.join(names)}"
-            found.append(f"{word}{who}")
-    return f"simulated {' and '.join(found)}" if found else ""
+            parts.append(f"{word}{who}")
+    return f"simulated {' and '.join(parts)}" if parts else ""
 
 
 def common_simulation(runs: Iterable[Run]) -> str:
@@ -261,12 +261,12 @@ def _give_run(connection: sqlite3.Connection, experiment: str, fire: FireTime, r
 
     In the transaction of the new run, so that no second process starts another.
     """
-    found = connection.execute(
+    updated = connection.execute(
         "update schedule_fire set run_id = ? where experiment = ? and schedule = ? "
         "and due_at = ? and run_id is null and ended_at is null",
         (run_id, experiment, *fire),
     )
-    if found.rowcount != 1:
+    if updated.rowcount != 1:
         raise BusyError(
             f"the run of {experiment}/{fire.schedule} at {fire.due_at} was started already",
             hint="see: edison schedule list",
@@ -326,27 +326,27 @@ def newest_comparisons(
     return [run_id for (run_id,) in rows]
 
 
-def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
+def find_run(connection: sqlite3.Connection, name: str) -> Run:
     """Return a run by its id, `latest`, or an experiment's name for its last run.
 
     `latest` and names pass over trials. Raises UsageError if there is none.
     """
-    where, values = f"id = ? or (experiment = ? and {NO_TRIAL})", (wanted, wanted)
-    if wanted == "latest":
+    where, values = f"id = ? or (experiment = ? and {NO_TRIAL})", (name, name)
+    if name == "latest":
         where, values = NO_TRIAL, ()  # type: ignore[assignment]  # no values at all
     row = connection.execute(
         f"select {_COLUMNS} from run where {where} order by created_at desc, rowid desc limit 1",
         values,
     ).fetchone()
     if row is None:
-        raise no_run(connection, wanted)
+        raise no_run(connection, name)
     return _run(row)
 
 
 def has_run(connection: sqlite3.Connection, run_id: str) -> bool:
     """Whether there is a run of an id."""
-    found = connection.execute("select 1 from run where id = ?", (run_id,)).fetchone()
-    return found is not None
+    row = connection.execute("select 1 from run where id = ?", (run_id,)).fetchone()
+    return row is not None
 
 
 def recent_runs(
@@ -425,11 +425,11 @@ def run_names(connection: sqlite3.Connection) -> list[str]:
     return ["latest", *run_experiments(connection), *(name for (name,) in ids)]
 
 
-def no_run(connection: sqlite3.Connection, wanted: str) -> UsageError:
+def no_run(connection: sqlite3.Connection, name: str) -> UsageError:
     """Return the error that there is no such run, with the nearest name as a hint."""
-    near = did_you_mean(wanted, (name for name in run_names(connection) if name != wanted))
+    near = did_you_mean(name, (other for other in run_names(connection) if other != name))
     hint = near if near.startswith("did you mean") else "see: edison status"
-    return UsageError(f"there is no run {wanted!r}", hint=hint)
+    return UsageError(f"there is no run {name!r}", hint=hint)
 
 
 # --- events ---------------------------------------------------------------------------------------

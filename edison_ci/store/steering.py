@@ -50,8 +50,8 @@ class Change:
     def as_json(self) -> dict[str, Any]:
         """Return it as it is stored."""
         values = {"model": self.model, "calls": self.calls, "microusd": self.microusd}
-        given = {key: value for key, value in values.items() if value is not None}
-        return {"action": str(self.action), **given}
+        details = {key: value for key, value in values.items() if value is not None}
+        return {"action": str(self.action), **details}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Change:
@@ -223,9 +223,9 @@ def claim_start(
     """
 
     def operation(connection: sqlite3.Connection) -> StartRequest:
-        known = find_start(connection, request.key)
-        if known is not None:
-            return known
+        earlier = find_start(connection, request.key)
+        if earlier is not None:
+            return earlier
         connection.execute(
             f"insert into start_request ({_START_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
             (

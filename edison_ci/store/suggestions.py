@@ -52,22 +52,26 @@ def sound_evidence(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     texts = ("sentence", "simulation")
-    found = {key: each for key, each in value.items() if key not in texts or isinstance(each, str)}
+    evidence = {
+        key: part for key, part in value.items() if key not in texts or isinstance(part, str)
+    }
     for key in ("train", "holdout"):
-        if key in found:
-            found[key] = _measurements(found[key])
-    if "criteria" in found:
-        rows = found["criteria"] if isinstance(found["criteria"], list) else []
-        found["criteria"] = [_criterion(row) for row in rows[:MOST_ROWS] if isinstance(row, dict)]
-    if "growth" in found:
-        found["growth"] = _growth(found["growth"])
-    if "cost_microusd" in found:
-        found["cost_microusd"] = _numbers(found["cost_microusd"], ("before", "after"))
-    if "examples" in found:
-        found["examples"] = _names(found["examples"])
-    if "search" in found:
-        found["search"] = _search(found["search"])
-    return found
+        if key in evidence:
+            evidence[key] = _measurements(evidence[key])
+    if "criteria" in evidence:
+        rows = evidence["criteria"] if isinstance(evidence["criteria"], list) else []
+        evidence["criteria"] = [
+            _criterion(row) for row in rows[:MOST_ROWS] if isinstance(row, dict)
+        ]
+    if "growth" in evidence:
+        evidence["growth"] = _growth(evidence["growth"])
+    if "cost_microusd" in evidence:
+        evidence["cost_microusd"] = _numbers(evidence["cost_microusd"], ("before", "after"))
+    if "examples" in evidence:
+        evidence["examples"] = _names(evidence["examples"])
+    if "search" in evidence:
+        evidence["search"] = _search(evidence["search"])
+    return evidence
 
 
 def _measurements(value: Any) -> dict[str, Any] | None:
@@ -113,24 +117,24 @@ def _criterion(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _growth(value: Any) -> dict[str, Any] | None:
-    told = value if isinstance(value, dict) else {}
-    chars, percent = _number(told.get("chars")), _number(told.get("percent"))
+    growth = value if isinstance(value, dict) else {}
+    chars, percent = _number(growth.get("chars")), _number(growth.get("percent"))
     if chars is None:
         return None
-    return {**told, "chars": int(chars), "percent": percent or 0.0}
+    return {**growth, "chars": int(chars), "percent": percent or 0.0}
 
 
 def _search(value: Any) -> dict[str, Any] | None:
     """Return the facts of a search; None without its counts."""
-    told = value if isinstance(value, dict) else {}
-    if not all(_is_count(told.get(key)) for key in SEARCH_COUNTS):
+    search = value if isinstance(value, dict) else {}
+    if not all(_is_count(search.get(key)) for key in SEARCH_COUNTS):
         return None
-    return {**told, **{key: int(told[key]) for key in SEARCH_COUNTS}}
+    return {**search, **{key: int(search[key]) for key in SEARCH_COUNTS}}
 
 
 def _numbers(value: Any, keys: tuple[str, ...]) -> dict[str, float | None]:
-    told = value if isinstance(value, dict) else {}
-    return {key: _number(told.get(key)) for key in keys}
+    numbers = value if isinstance(value, dict) else {}
+    return {key: _number(numbers.get(key)) for key in keys}
 
 
 def _number(value: Any) -> float | None:
@@ -290,11 +294,15 @@ class Suggestion:
 
     def as_json(self) -> dict[str, Any]:
         """Return the suggestion as it appears in `--json`."""
-        told = {column: getattr(self, column) for column in _COLUMNS}
-        told |= {"targets": [*self.targets], "runs": [*self.runs], "evidence": dict(self.evidence)}
-        told["guardrails"] = [rail._asdict() for rail in self.guardrails]
+        document = {column: getattr(self, column) for column in _COLUMNS}
+        document |= {
+            "targets": [*self.targets],
+            "runs": [*self.runs],
+            "evidence": dict(self.evidence),
+        }
+        document["guardrails"] = [rail._asdict() for rail in self.guardrails]
         named = {"status": str(self.status), "made_by": str(self.made_by)}
-        return {"id": self.id, **told, **named}
+        return {"id": self.id, **document, **named}
 
 
 class SuggestionComment(NamedTuple):
@@ -325,9 +333,9 @@ def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Su
     One that is known, on no branch and not decided is replaced by what was measured now, and its
     cost grows; one that people have seen or decided about stays as it is.
     """
-    known = _find(connection, "hash = ?", suggestion.hash)
-    if known:
-        before = known[0]
+    stored = _find(connection, "hash = ?", suggestion.hash)
+    if stored:
+        before = stored[0]
         if before.status not in UNDECIDED or before.branch or before.pull_request:
             return before
         suggestion = replace(
@@ -414,18 +422,18 @@ def _storable(text: str, *, cut: bool = True) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def find_suggestion(connection: sqlite3.Connection, wanted: str) -> Suggestion:
+def find_suggestion(connection: sqlite3.Connection, start: str) -> Suggestion:
     """Return the suggestion with an id or hash, of which at least 4 digits are given."""
-    digits = wanted.lower()
-    found = []
+    digits = start.lower()
+    matches = []
     if len(digits) >= MIN_ID_CHARS and digits.isalnum():
-        found = _find(connection, "substr(hash, 1, ?) = ?", len(digits), digits)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(one.id for one in found[:5])
-        raise UsageError(f"{wanted!r} is the start of several suggestions", hint=f"one of {ids}")
-    raise UsageError(f"there is no suggestion {wanted!r}", hint="see: edison review list")
+        matches = _find(connection, "substr(hash, 1, ?) = ?", len(digits), digits)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        ids = ", ".join(suggestion.id for suggestion in matches[:5])
+        raise UsageError(f"{start!r} is the start of several suggestions", hint=f"one of {ids}")
+    raise UsageError(f"there is no suggestion {start!r}", hint="see: edison review list")
 
 
 def list_suggestions(
@@ -436,13 +444,13 @@ def list_suggestions(
     statuses: Sequence[SuggestionStatus] = (),
 ) -> list[Suggestion]:
     """Return suggestions, newest first; without `statuses`, all of them."""
-    wanted = tuple(map(str, statuses or tuple(SuggestionStatus)))
+    chosen = tuple(map(str, statuses or tuple(SuggestionStatus)))
     return _find(
         connection,
         "(? is null or experiment = ?) and (? is null or prompt = ?) "
-        f"and status in ({', '.join('?' * len(wanted))})",
+        f"and status in ({', '.join('?' * len(chosen))})",
         *(experiment, experiment, prompt, prompt),
-        *wanted,
+        *chosen,
     )
 
 
@@ -483,8 +491,10 @@ def rejections(
     rejected = list_suggestions(
         connection, experiment=experiment, prompt=prompt, statuses=(SuggestionStatus.REJECTED,)
     )
-    with_reason = [one for one in rejected if one.reason]
-    with_reason.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
+    with_reason = [suggestion for suggestion in rejected if suggestion.reason]
+    with_reason.sort(
+        key=lambda suggestion: suggestion.decided_at or suggestion.created_at, reverse=True
+    )
     return with_reason[:limit]
 
 
@@ -496,18 +506,24 @@ def _find(connection: sqlite3.Connection, where: str, *values: object) -> list[S
 
 
 def _suggestion(row: Sequence[Any]) -> Suggestion:
-    told = dict(zip(_COLUMNS, row, strict=True))
+    values = dict(zip(_COLUMNS, row, strict=True))
     try:
         for column in ("targets", "guardrails", "evidence", "runs"):
-            told[column] = json.loads(told[column])
-        told["targets"], told["runs"] = tuple(map(str, told["targets"])), tuple(told["runs"])
-        told["evidence"] = sound_evidence(told["evidence"])
-        told["guardrails"] = tuple(Guardrail(**rail) for rail in told["guardrails"])
-        told["status"], told["made_by"] = SuggestionStatus(told["status"]), MadeBy(told["made_by"])
+            values[column] = json.loads(values[column])
+        values["targets"], values["runs"] = (
+            tuple(map(str, values["targets"])),
+            tuple(values["runs"]),
+        )
+        values["evidence"] = sound_evidence(values["evidence"])
+        values["guardrails"] = tuple(Guardrail(**rail) for rail in values["guardrails"])
+        values["status"], values["made_by"] = (
+            SuggestionStatus(values["status"]),
+            MadeBy(values["made_by"]),
+        )
     except (ValueError, TypeError) as error:
         raise StoreError(
-            f"suggestion {told['hash'][:12]} cannot be read: {error}",
+            f"suggestion {values['hash'][:12]} cannot be read: {error}",
             hint="the results file was changed by another program; compare it with a backup",
         ) from None
-    told["simulated"], told["forced"] = bool(told["simulated"]), bool(told["forced"])
-    return Suggestion(**told)
+    values["simulated"], values["forced"] = bool(values["simulated"]), bool(values["forced"])
+    return Suggestion(**values)
