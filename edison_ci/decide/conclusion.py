@@ -341,7 +341,7 @@ class Conclusion:
     exit_code: ExitCode
     write: Callable[[sqlite3.Connection], None]
     more: bool = False
-    """Whether more is to be measured, for another interim analysis."""
+    """Whether more should be measured, for another interim analysis."""
     variants: frozenset[tuple[str, str]] | None = None
     """The prompts and models that more is measured of; None for all."""
     stored: bool = False

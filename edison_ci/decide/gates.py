@@ -77,7 +77,7 @@ class Question:
         return max(confidence, 0.5 + TOLERANCE)
 
     def clusters_of(self, cases: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the cluster of each case; a case without one is a cluster of its own."""
+        """Return the cluster of each case; a case without one is its own."""
         return units_of(cases, self.clusters)
 
     def sample(
@@ -100,7 +100,7 @@ class Question:
     def spread(self) -> tuple[Spread, float] | None:
         """Return how much scores differ from the base's, and the margin; None if they are equal.
 
-        Equal answers on both sides tell nothing about how much others would differ.
+        Equal answers on both sides do not show how much others would differ.
         """
         paired = self.cells.pairs(self.metric, self.variants)
         pairs, _ = _pairs(self, paired)

@@ -192,7 +192,7 @@ def open_rows(rows: Sequence[GateRow], interim: InterimAnalysis) -> list[GateRow
 
 
 def continues(rows: Sequence[GateRow], interim: InterimAnalysis) -> bool:
-    """Whether more is to be measured after an interim analysis.
+    """Whether more should be measured after an interim analysis.
 
     Cases are added until every gate that takes part is decided. Repeats are added only while they
     can change the verdict: not after a failure, and not where cases are missing.

@@ -98,7 +98,7 @@ def planned_slices(question: Question) -> int:
 
 
 def worst_of(finding: Finding, decisions: Sequence[GateDecision]) -> tuple[Finding, GateDecision]:
-    """Return the worst slice, which stands for all of them, after the correction for all gates."""
+    """Return the worst slice, which represents all of them, after the correction for all gates."""
     verdict = next(v for v in _WORST_FIRST if any(d.verdict is v for d in decisions))
     index = min(
         (i for i, decision in enumerate(decisions) if decision.verdict is verdict),

@@ -143,7 +143,7 @@ class Counterparts(NamedTuple):
 
 
 def counterparts(old: Experiment, project: Project, new: Experiment) -> Counterparts:
-    """Return what became of the prompts and models of an experiment of the base."""
+    """Return the counterparts of the prompts and models of an experiment of the base."""
     prompts = _matched({p.id: p for p in old.prompts}, {p.id: p for p in new.prompts}, _same_text)
     models = _matched({m[0]: m for m in old.models}, {m[0]: m for m in new.models}, _same_model)
     dropped = (
@@ -157,7 +157,7 @@ def counterparts(old: Experiment, project: Project, new: Experiment) -> Counterp
 
 
 def successors(before: Project, project: Project) -> dict[str, str]:
-    """Return the experiments of a base that go on under another name, by that name."""
+    """Return the experiments of a base that have another name now, by that name."""
     gone = {e.id: e for e in before.experiments.values() if not _runs(project, e.id)}
     added = {
         e.id: e

@@ -108,7 +108,7 @@ class Load:
             price.at(round(tokens / calls)) for tokens in (self.once_in.low, self.once_in.high)
         )
         flat = 1e6 * price.call * self.once_calls
-        # An application may tell that a call cost less.
+        # An application may report that a call cost less.
         called = CostRange(0 if self.model.provider in model_entry.APPLICATIONS else flat, flat)
         spent_in = self.tokens_in.times(low.tokens_in, high.tokens_in)
         spent_in += called.times(self.iterations.low, self.iterations.high)

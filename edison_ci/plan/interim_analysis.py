@@ -35,7 +35,7 @@ _READ_AHEAD = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InterimAnalysis:
-    """One analysis of a run that may go on after it."""
+    """One analysis of a run that may continue after it."""
 
     kind: Kind
     number: int

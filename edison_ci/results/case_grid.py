@@ -214,7 +214,7 @@ class Column:
     model: str
     version: str
     totals: Totals | None
-    """None while the run goes on."""
+    """None while the run is in progress."""
 
 
 @dataclass(frozen=True, slots=True)

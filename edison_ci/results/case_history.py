@@ -1,7 +1,7 @@
 """Cases over time: their texts in Git, their results by text, and those whose answers disagree.
 
-The work is bounded, whatever the dataset and its history are: so many commits, so many bytes that
-are searched, and fewer that are parsed. A row that did not change is recognised by its bytes, so
+The work is bounded for any dataset and history: a number of commits, of bytes that are searched,
+and a smaller one of bytes that are parsed. A row that did not change is recognised by its bytes, so
 most commits of a file need no parsing.
 """
 
@@ -39,7 +39,7 @@ MOST_BYTES = 20_000_000
 MOST_SEARCHED = 400_000_000
 """Bytes of all contents that are searched for a row."""
 MOST_PARSED = 5_000_000
-"""Bytes of contents that are parsed, for formats whose rows cannot be told apart by line."""
+"""Bytes of contents that are parsed, for formats that do not have a row in each line."""
 MOST_TEXTS = 50
 _CONTENT_ID = re.compile(r"[0-9a-f]{16}")
 """Id of a row without one, which is not in its text."""

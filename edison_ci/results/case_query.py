@@ -169,7 +169,7 @@ class _Mark(NamedTuple):
 
 
 def find_live_cases(connection: sqlite3.Connection, run_id: str, query: CaseQuery) -> FoundCases:
-    """Return cases of a run that goes on: by name, as there are no sums yet."""
+    """Return cases of a run in progress: by name, as there are no sums yet."""
     where, about = "k.run_id = :run", {"run": run_id, "tag": query.tag, "name": _like(query.text)}
     if query.text:
         where += f" and {_NAMED.format(case='k.case_id')}"

@@ -202,7 +202,7 @@ class CellResult(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What became of it, in a word."""
+        """Outcome in a word."""
         if self.status != CellStatus.OK or self.passed is None:
             return self.status
         return "passed" if self.passed else "failed"

@@ -7,16 +7,14 @@ the margin, and otherwise not yet known, with the number of further cases it wou
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import field, replace
-from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import gates as config_gates
 from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.errors import UsageError
-from edison_ci.numeric import exceeds, mean_or_none, snap
+from edison_ci.numeric import exceeds, mean_or_none
 from edison_ci.records import Move
 from edison_ci.results.comparison_sample import CellChoice, comparison_sample
 from edison_ci.results.metrics import metric_of
@@ -27,10 +25,8 @@ from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for, mean_of
-from edison_ci.stats.intervals import Interval, interval_of_mean
 from edison_ci.stats.other_metrics import margin_in_points
-from edison_ci.stats.paired import EQUAL_DIFFERENCES, Pairs, paired_difference, unpaired_difference
-from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.paired import EQUAL_DIFFERENCES, Pairs, unpaired_difference
 from edison_ci.stats.scores import units_of
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
@@ -52,65 +48,6 @@ if TYPE_CHECKING:
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.flips import CaseFlips
     from edison_ci.store.runs import Run
-
-
-@dataclass(frozen=True, slots=True)
-class BaseComparison:
-    """The score of the base, and the change from it on the cases that both sides have."""
-
-    composite: Interval | None
-    estimate: float | None
-    low: float | None
-    high: float | None
-    n: int
-    p: float | None
-
-    def as_json(self) -> dict[str, Any] | None:
-        """Return the change; None when there is no pair."""
-        if self.estimate is None:
-            return None
-        return fields_of(self, "estimate", "low", "high", "n", "p")
-
-
-def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseComparison:
-    """Return the change of the composite from base to head; the unit is the case.
-
-    Prompts and models that only one side has say nothing about a change.
-    """
-    rows = connection.execute(
-        "select case_id, avg(case side when 'base' then composite end), "
-        "avg(case side when 'head' then composite end), max(cluster) from cell "
-        "where run_id = ?1 and status in ('ok', 'malformed') and (prompt, model) in ("
-        "select prompt, model from cell where run_id = ?1 and side = 'base' intersect "
-        "select prompt, model from cell where run_id = ?1 and side = 'head') "
-        "group by case_id order by case_id",
-        (run_id,),
-    )
-    ids: list[str] = []
-    clusters: dict[str, str] = {}
-    scores, changes, paired = array("d"), array("d"), array("b")
-    for case_id, before, after, cluster in rows:
-        if before is None:
-            continue
-        scores.append(snap(before))
-        if cluster is not None:
-            clusters[case_id] = cluster
-        paired.append(after is not None)
-        ids.append(case_id)
-        if after is not None:
-            changes.append(snap(after) - scores[-1])
-    groups = units_of(ids, clusters)
-    score = interval_of_mean(scores, groups)
-    ids = [*compress(ids, paired)]
-    groups = None if groups is None else tuple(compress(groups, paired))
-    difference = paired_difference(changes, clusters=groups)
-    if difference is None:
-        return BaseComparison(score, None, None, None, 0, None)
-    low, high = difference.interval or (None, None)
-    p = None
-    if len(changes) > 1:
-        p = sign_flip(changes, rng=generator_for(ids), clusters=groups).value
-    return BaseComparison(score, difference.value, low, high, difference.n, p)
 
 
 _FEW = 10

@@ -55,7 +55,7 @@ class CellChoice:
 
     @property
     def words(self) -> str:
-        """The name, and what it stands for."""
+        """The name, and the run, side and prompt that it means."""
         about = [f"run {self.run.id}"] if self.name != self.run.id else []
         if self.side != Side.HEAD:
             about.append(f"its {self.side}")
@@ -239,7 +239,7 @@ _VERSION = re.compile(r"(?P<prompt>.+)@(?P<hash>[0-9a-f]{4,64})")
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Finds the cells that names on the command line stand for."""
+    """Finds the cells that names on the command line mean."""
 
     connection: sqlite3.Connection
     project: Project
@@ -249,7 +249,7 @@ class Operands:
     def _fit(self, run_id: str) -> str:
         """Return the condition on `run`: own answers, made here or signed with a trusted key.
 
-        Runs that are named by their id are compared whatever they are.
+        Runs that are named by their id are compared in any case.
         """
         keys = json.dumps(self.project.trust.results.public_keys)
         trusted = f"signed_by in (select value from json_each('{keys}'))"

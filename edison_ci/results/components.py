@@ -136,7 +136,7 @@ def graded_spreads(spreads: Iterable[ComponentSpread]) -> Iterator[ScoreSpread]:
 
 
 def live_spreads(connection: sqlite3.Connection, run_id: str) -> Iterator[ScoreSpread]:
-    """Yield the same of a run that goes on, from its cells."""
+    """Yield the same of a run in progress, from its cells."""
     rows = connection.execute(
         "select p.kind, p.name, min(cast(p.score * 10 + 1e-9 as integer), 9), count(*), "
         "sum(p.score), sum(p.score not in (0, 1)) from cell c "
@@ -348,7 +348,7 @@ def _read_parts(
     *,
     several: bool,
 ) -> Iterator[tuple[_Component, _Rows]]:
-    """Add up the parts of a side, and hand on the rows of each."""
+    """Add up the parts of a side, and yield the rows of each."""
     query = _PARTS.format(who=", c.prompt, c.model" if several else "")
     cursor = connection.execute(query, (run_id, side))
     while rows := cursor.fetchmany(_BATCH):

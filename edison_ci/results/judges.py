@@ -244,7 +244,7 @@ def _read(
 
 
 def _same_calls(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str, str], ...]:
-    """Return judges that differ by name only; a few answers tell."""
+    """Return judges that differ by name only, as a few answers show."""
     rows = connection.execute(
         "select distinct x.model, y.model from (select id from cell where run_id = ? "
         "and status = 'ok' limit ?) c join judgment x on x.cell_id = c.id join judgment y "

@@ -315,7 +315,7 @@ def troubles_of(result: RunResult) -> tuple[Trouble, ...]:
 
 
 def _in_cells(result: RunResult) -> Iterator[Trouble]:
-    """Yield the kinds of errors of the first cells; of a run without answers these tell enough."""
+    """Yield the kinds of errors of the first cells; enough for a run without answers."""
     rows = result.connection.execute(
         "select coalesce(error, 'ERROR'), model, coalesce(reason, '') from cell where run_id = ? "
         "and status = 'error' limit ?",

@@ -46,7 +46,7 @@ def measured_prompts(connection: sqlite3.Connection) -> list[MeasuredPrompt]:
 
 
 DEAD_S = 10 * 60
-"""Time after which a run whose process died is stuck: somebody may be about to resume it."""
+"""Time after which a run whose process died is stuck: a person may be about to resume it."""
 SILENT_S = 60 * 60
 """Time without an event after which a run is stuck though its process is alive."""
 

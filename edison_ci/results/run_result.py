@@ -1,7 +1,7 @@
 """RunResult: the results of a run, each part read from stored rows on first access.
 
 The terminal, JSON, Markdown, HTML, JUnit, SARIF and the pages render it, and none of them adds up
-anything itself. A run that has ended was added up when it ended, and is not again; one that goes on
+anything itself. A run that has ended was added up when it ended, and is not again; one in progress
 is added up from its cells.
 """
 
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.results.cells import Grid
-    from edison_ci.results.comparison import BaseComparison, ComparisonEstimate
+    from edison_ci.results.comparison import ComparisonEstimate
     from edison_ci.results.components import ComponentTotal, Finding, ScoreSpread, ScreenTotal
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.human_grades import HumanGrades
     from edison_ci.results.judges import JudgeFindings
     from edison_ci.results.leaderboard import LeaderboardRow as Measured
     from edison_ci.results.run_sentences import CutOff, FallbackUse, Headline
-    from edison_ci.results.scores import Totals
+    from edison_ci.results.scores import BaseComparison, Totals
     from edison_ci.results.slices import Breakdown, Slice
     from edison_ci.results.snapshot import SuiteChange
     from edison_ci.results.spending import CallSums
@@ -289,7 +289,7 @@ class RunResult:
         """The base, and the change from it over everything, where there is one."""
         if not self.run.base_commit:
             return None
-        return result_comparison.compare_with_base(self.connection, self.run.id)
+        return result_scores.compare_with_base(self.connection, self.run.id)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -451,7 +451,7 @@ class RunResult:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """What the numbers do not tell, in sentences."""
+        """What the numbers do not show, in sentences."""
         return tuple(run_sentences.missing_sentences(self))
 
     @cached_property
@@ -491,7 +491,7 @@ def labels_of(run: Run) -> tuple[str, ...]:
 
 
 def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
-    """Return the sum over sessions of how long each lasted, as far as it could tell."""
+    """Return the sum over sessions of how long each lasted, by its events."""
     row = connection.execute(
         "select max(worked) from (select sum(longest) as worked from (select shard, "
         "max(json_extract(data, '$.seconds')) as longest from (select data, "

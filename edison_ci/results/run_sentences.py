@@ -1,8 +1,8 @@
-"""Sentences about a run: its headline, and what its numbers do not tell.
+"""Sentences about a run: its headline, and what its numbers do not show.
 
 The terminal ends with the headline, the comment on a pull request begins with it, and so does a
 run's page: what the run found, against what, and how the gates decided. Answers of fallback models
-in a scheduled run are told apart from its scores.
+in a scheduled run are reported apart from its scores.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class CutOff(NamedTuple):
 
 
 def missing_sentences(result: RunResult) -> Iterator[str]:
-    """Yield what the numbers of a run do not tell."""
+    """Yield what the numbers of a run do not show."""
     run, cells = result.run, result.cells
     done = sum(count for name, count in cells.items() if name != "total")
     if run.status != RunStatus.COMPLETED:

@@ -358,7 +358,7 @@ class TwoSidedSample:
         """Return the answers with a finding of a screen, of those that were screened.
 
         A screen by a model does not see what a pattern has blocked, and may fail. An answer with a
-        finding of one screen counts for `any`, whatever the others could not say.
+        finding of one screen counts for `any`, even if the others failed.
         """
         if kind == "any":
             of_answers = "p.cell_id = c.id and p.kind = 'safety' and p.name not like 'input%'"

@@ -9,12 +9,15 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from dataclasses import field, replace
+from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats import intervals, scores
-from edison_ci.stats.scores import Interval
+from edison_ci.documents import record_json
+from edison_ci.numeric import snap
+from edison_ci.stats import arrays, intervals, paired, permutation, scores
+from edison_ci.stats.scores import Interval, units_of
 from edison_ci.store import answers as store_answers
 
 if TYPE_CHECKING:
@@ -428,3 +431,62 @@ def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]
 def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
     """Return the smallest value that a percentage of values does not exceed."""
     return _at_rank(counted, -(-count * percent // 100))
+
+
+@dataclass(frozen=True, slots=True)
+class BaseComparison:
+    """The score of the base, and the change from it on the cases that both sides have."""
+
+    composite: Interval | None
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int
+    p: float | None
+
+    def as_json(self) -> dict[str, Any] | None:
+        """Return the change; None when there is no pair."""
+        if self.estimate is None:
+            return None
+        return record_json.fields_of(self, "estimate", "low", "high", "n", "p")
+
+
+def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseComparison:
+    """Return the change of the composite from base to head; the unit is the case.
+
+    Prompts and models that only one side has say nothing about a change.
+    """
+    rows = connection.execute(
+        "select case_id, avg(case side when 'base' then composite end), "
+        "avg(case side when 'head' then composite end), max(cluster) from cell "
+        "where run_id = ?1 and status in ('ok', 'malformed') and (prompt, model) in ("
+        "select prompt, model from cell where run_id = ?1 and side = 'base' intersect "
+        "select prompt, model from cell where run_id = ?1 and side = 'head') "
+        "group by case_id order by case_id",
+        (run_id,),
+    )
+    ids: list[str] = []
+    clusters: dict[str, str] = {}
+    base_scores, changes, has_pair = array("d"), array("d"), array("b")
+    for case_id, before, after, cluster in rows:
+        if before is None:
+            continue
+        base_scores.append(snap(before))
+        if cluster is not None:
+            clusters[case_id] = cluster
+        has_pair.append(after is not None)
+        ids.append(case_id)
+        if after is not None:
+            changes.append(snap(after) - base_scores[-1])
+    groups = units_of(ids, clusters)
+    score = intervals.interval_of_mean(base_scores, groups)
+    ids = [*compress(ids, has_pair)]
+    groups = None if groups is None else tuple(compress(groups, has_pair))
+    difference = paired.paired_difference(changes, clusters=groups)
+    if difference is None:
+        return BaseComparison(score, None, None, None, 0, None)
+    low, high = difference.interval or (None, None)
+    p = None
+    if len(changes) > 1:
+        p = permutation.sign_flip(changes, rng=arrays.generator_for(ids), clusters=groups).value
+    return BaseComparison(score, difference.value, low, high, difference.n, p)

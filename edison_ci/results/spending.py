@@ -340,7 +340,7 @@ def sum_rows(key: str, rows: Iterable[SpendingRow]) -> SpendingRow:
 
 
 def in_order(by: str, rows: Iterable[SpendingRow]) -> list[SpendingRow]:
-    """Return rows of days and months by time, all else the dearest first."""
+    """Return rows of days and months by time, all others by amount, the largest first."""
     if by in ("day", "month"):
         return sorted(rows, key=lambda spent: spent.key)
     return sorted(rows, key=lambda spent: (-spent.total_microusd, spent.key))
@@ -445,7 +445,7 @@ _STORED_KEYS: dict[By, str] = {
 
 
 def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[RunSpending]:
-    """Return what finished runs spent since a day, newest day or dearest first.
+    """Return what finished runs spent since a day, newest day or largest amount first.
 
     Read from the sums that were written when they ended, and so of any number of calls.
     """

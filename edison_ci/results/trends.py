@@ -333,7 +333,7 @@ class _Observations(NamedTuple):
 def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) -> _Observations:
     """Return what is observed; without the scores where there are too few runs to judge.
 
-    Of a single run not more than one answer is read, whatever its size.
+    Of a single run at most one answer is read.
     """
     observed, scored = _Observations([], [], {}), len(series) > drift.REFERENCE_RUNS
     names: dict[str, str] = {}

@@ -82,7 +82,7 @@ class ChangedCase(NamedTuple):
 
 
 def triage_of(result: RunResult, *, most: int | None) -> Triage:
-    """Return what fails in a run; at most so many cases are listed, or all of them."""
+    """Return what fails in a run; at most `most` cases are listed, or all of them."""
     connection, run, left_out = result.connection, result.run, result.quarantined
     passes, flips = _flips(result, left_out)
     newly = {case for case, (before, after) in passes.items() if before and not after}

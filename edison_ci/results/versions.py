@@ -173,7 +173,7 @@ class Lineage(NamedTuple):
 
 
 def lineage_of(history: History, connection: sqlite3.Connection | None) -> Lineage:
-    """Return the life of a prompt; without results it is what Git tells."""
+    """Return the versions of a prompt; without results, those that Git has."""
     prompt, versions, former = history.prompt, history.versions(), history.former()
     results: dict[tuple[str, str], Result] = {}
     suggestions: list[Suggestion] = []

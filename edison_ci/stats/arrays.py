@@ -128,7 +128,7 @@ def grouped(values: Array, clusters: Sequence[str] | None) -> Groups:
     return Groups(sums, sizes.astype(np.float64))
 
 
-# Numpy adds in an order that depends on the processor, and BLAS in one of its own. What is decided
+# Numpy adds in an order that depends on the processor, and BLAS in yet another. What is decided
 # or written rests on these instead, which round once; elementwise arithmetic is the same anywhere.
 
 

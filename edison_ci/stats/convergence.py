@@ -106,7 +106,7 @@ class SampledGain:
 
     @property
     def shown(self) -> bool:
-        """Whether the gain is shown, whatever the remaining cases say."""
+        """Whether the gain is shown, for any results of the remaining cases."""
         return sampled_p(self.p, None) <= ACCEPTED_P
 
     @property

@@ -1,4 +1,4 @@
-"""Item discrimination: which cases tell prompt versions and models apart.
+"""Item discrimination: which cases distinguish prompt versions and models.
 
 A case is discriminating if the answers that score well on it come from those who score well on the
 other cases. The measure is the corrected item-total correlation of classical test theory: of the
@@ -37,7 +37,7 @@ class Discrimination:
     """Prompt versions with models that gave them."""
     method: str
     interval: Range | None
-    """None where there are too few answers to tell."""
+    """None where there are too few answers."""
     p: float | None
     """Two-sided, of no correlation at all; None without an interval."""
     level: float = 0.95

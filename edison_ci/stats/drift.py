@@ -2,7 +2,7 @@
 
 Each run is compared with those before it by a conformal e-value: if nothing changed, any of the
 runs so far was as likely to be the newest one, for each case (or cluster) on its own. So the mean
-of the e-value is 1 whatever the scores look like, and no reference has to be known exactly. The
+of the e-value is 1 for any distribution of scores, and no reference has to be known exactly. The
 e-values are added up over time (Shiryaev 1963, Roberts 1966; e-detectors: Shin, Ramdas and Rinaldo
 2023), with the time between runs as the unit: a quiet series reaches Y years of evidence at most
 once in Y years on average, at any schedule.
@@ -192,7 +192,7 @@ WARN_YEARS, ALERT_YEARS = 0.25 / SCORE_SHARE, PROMISED_YEARS / SCORE_SHARE
 """Mean time between false alarms by scores, at least."""
 _YEAR_DAYS = 365.25
 _LONGEST_DAYS = 7.0
-"""Time that one run may stand for, so that a pause does not count as evidence."""
+"""Time that counts for one run at most, so that a pause does not count as evidence."""
 _SHIFTS = (0.02, 0.05, 0.10, 0.20)
 """Drops that are bet on; their capitals are averaged."""
 _MOST_UNITS = 100
@@ -257,7 +257,7 @@ class DriftEvidence:
     """Evidence of a fall, in years between false alarms."""
 
     value: float
-    """A quiet series reaches this at most once in so many years on average."""
+    """A quiet series reaches this at most once in this number of years on average."""
     n: int
     method: str
     since: int
@@ -367,7 +367,7 @@ def evidence_of_drop(
 
     With e the e-value of a run and g the years since the run before, Q = (Q + g) e. The mean of Q
     grows by g from run to run if nothing changed, so Q reaches Y at most once in Y years. It starts
-    anew when an alarm is over: Q is below the WARN level again, or the last 3 runs are within 2
+    again when an alarm is over: Q is below the WARN level again, or the last 3 runs are within 2
     points of the reference.
     """
     path = evidence_path(times, runs, clusters=clusters)
@@ -411,7 +411,7 @@ def evidence_path(
         if over and alarmed < index:
             capital, start, path[index] = nothing, min(index + 1, len(runs) - 1), 0.0
     # The fall began where the gains from there on are largest, for the size that fits best. The
-    # capital does not tell the size: it is limited, and may be at its limit for all of them.
+    # capital does not show the size: it is limited, and may be at its limit for all of them.
     ahead = arrays.np.cumsum(gains[start:][::-1], axis=0)[::-1]
     size = int(arrays.np.argmax(ahead.max(axis=0)))
     return EvidencePath(tuple(path), start + int(arrays.np.argmax(ahead[:, size])))
@@ -434,7 +434,7 @@ _RATES = (0.03, 0.1, 0.25, 0.5, 0.9)
 """Rates that are bet on, as shares of the way from the limit to 1."""
 _LEAST_RATE = 0.001
 _FIRST_DAYS = 1.0
-"""Time that the first run of a series stands for."""
+"""Time that counts for the first run of a series."""
 
 
 def evidence_of_rate(
@@ -445,7 +445,7 @@ def evidence_of_rate(
     A run has the share of each case (or cluster), from 0 to 1, such as of its calls that failed. If
     every mean is at most m, the product of 1 + λ (x - m) over cases has mean 1 at most (betting:
     Waudby-Smith and Ramdas 2023); for shares of 0 or 1 it is the likelihood ratio of a higher rate.
-    It is added up over time as for drops, and starts anew with a run within the limit.
+    It is added up over time as for drops, and starts again with a run within the limit.
     """
     t = arrays.finite(times, "times")
     if t.size != len(runs):

@@ -184,7 +184,7 @@ class _LikeThese:
     yes_or_no: bool
 
     def verdict(self, factor: float) -> Verdict:
-        """Return the verdict of so many times the cases."""
+        """Return the verdict of a multiple of the cases."""
         bounds, error = self.counts.times(factor, self.alpha), self.error
         if not self.yes_or_no:
             drop = error.mean if self.limit.wanted == "at_least" else 1 - error.mean
@@ -438,7 +438,7 @@ class Spread:
     sd: float
     """Of a case, or of a cluster where there are some."""
     units: float
-    """Cases, or clusters of equal size that would tell as much."""
+    """Cases, or clusters of equal size that would show as much."""
     needed: int | None
     """Cases at which an unchanged head passes; None: too many."""
 

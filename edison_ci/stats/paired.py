@@ -115,7 +115,7 @@ class MeanError(NamedTuple):
     se: float
     df: float
     units: float
-    """Cases, or clusters of equal size that would tell as much."""
+    """Cases, or clusters of equal size that would show as much."""
 
     def lower(self, alpha: float) -> float:
         """Return the one-sided lower t bound at confidence 1 - alpha."""

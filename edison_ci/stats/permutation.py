@@ -125,7 +125,7 @@ class PValue:
     draws: int | None
     """Random relabellings; None when every one was counted, so the value is exact."""
     two_sided: float | None = None
-    """The value for "there is a difference", whatever the side; None where there is none."""
+    """The value for "there is a difference" on either side; None where there is none."""
 
 
 class _Tails(NamedTuple):

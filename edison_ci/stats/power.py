@@ -86,7 +86,7 @@ def cases_for_margin(
     """Return the cases at which an unchanged candidate passes the gate with chance `power`.
 
     `sd=0` is meaningful here: it asks how many identical scores prove that nothing broke. Cases in
-    clusters count by cluster: `sd` is that of a cluster, and so many clusters are needed.
+    clusters count by cluster: `sd` is that of a cluster, and the result is a number of clusters.
     """
     _require(0 <= sd < math.inf, f"sd must be a number from 0 up, not {sd!r}")
     _require(0 < margin < math.inf, f"margin must be above 0, not {margin!r}")

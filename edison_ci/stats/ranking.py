@@ -297,7 +297,7 @@ class _Games:
 @dataclass(frozen=True, slots=True)
 class _Spread:
     covariance: Array
-    """Of the strengths of all systems; empty when one case cannot tell."""
+    """Of the strengths of all systems; empty with a single case."""
     draws: Array | None
     df: int
     method: str

@@ -153,7 +153,7 @@ class Clustered(NamedTuple):
     variance: float
     df: float
     units: float
-    """Clusters of equal size that would tell as much, if sizes were all that differs."""
+    """Clusters of equal size that would show as much, if sizes were all that differs."""
 
 
 def clustered_mean(

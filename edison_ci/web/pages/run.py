@@ -35,9 +35,8 @@ from edison_ci.web.pages.live import live_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from edison_ci.results.comparison import BaseComparison
     from edison_ci.results.run_sentences import Headline
-    from edison_ci.results.scores import Totals
+    from edison_ci.results.scores import BaseComparison, Totals
     from edison_ci.results.triage import ChangedList
     from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
