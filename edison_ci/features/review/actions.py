@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import REMOTE, Role, find_member, require_role
 from edison_ci.api.counterexamples import CaseEntry, add_counterexample, origin_of
-from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
-from edison_ci.config.cases import STATIC
+from edison_ci.api.try_grid import TryGrid, start_try
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.execute.standalone import task_of_cell
-from edison_ci.execute.tasks import Task
 from edison_ci.features.review.decision import approve, approve_on_branch, comment, reject
-from edison_ci.features.review.gradebook import GradeBook
-from edison_ci.features.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.features.review.grading import (
+    GradeBook,
+    GradingQueue,
+    criterion_score,
+    labels_of,
+)
 from edison_ci.features.review.hunk_blame import BlameJob, start_blame
-from edison_ci.features.review.prompt_drafts import Draft, propose_draft
-from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.features.review.prompt_drafts import propose_draft
 from edison_ci.proposals.approvals import is_author, stored_approvals
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 
     from edison_ci.access.site import Actor, Site
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.features.review.gradebook import HumanGrade
+    from edison_ci.features.review.grading import HumanGrade
+    from edison_ci.features.review.prompt_drafts import ChosenCells, EditedPrompt
     from edison_ci.proposals.file_proposal import Proposed
-    from edison_ci.records import Case
     from edison_ci.store.manual_grades import ManualGrade
 
 
@@ -85,68 +86,6 @@ class RejectedText(UsageError):
         self.text = text
 
 
-class EditedPrompt(NamedTuple):
-    """A text that a person wrote for a prompt of an experiment."""
-
-    prompt: str
-    """Id of the prompt."""
-    experiment: str
-    text: str
-    base: str = ""
-    """Version of the prompt that was edited; empty for the current one."""
-
-    def draft(self, project: Project) -> Draft:
-        """Return the text as a draft; raises UsageError if the prompt has changed meanwhile."""
-        experiment = project.experiment(self.experiment)
-        text = self.text.replace("\r\n", "\n")  # browsers send form text with CRLF
-        draft = Draft.of(project, experiment, self.prompt, text)
-        if self.base and self.base != draft.target.prompt.version:
-            raise UsageError(
-                f"{draft.path} has changed since the page was opened",
-                hint="copy your text, and edit the current version",
-            )
-        return draft
-
-
-class ChosenCells(NamedTuple):
-    """Cases and models that a person chose to try."""
-
-    cases: tuple[str, ...]
-    models: tuple[str, ...]
-
-    def found(self, project: Project, experiment: Experiment) -> list[Case]:
-        """Return the chosen cases; raises UsageError for one that is not there, or too many."""
-        for names, most, word in (
-            (self.cases, MOST_CASES, "case"),
-            (self.models, MOST_MODELS, "model"),
-        ):
-            if not names:
-                raise UsageError(f"no {word} is chosen", hint=f"choose at least one {word}")
-            if len(names) > most:
-                raise UsageError(
-                    f"{len(names)} {word}s are chosen; a try has at most {most}",
-                    hint="for more, use an experiment: edison run",
-                )
-        if not experiment.file.data:
-            return [STATIC]
-        wanted = dict.fromkeys(self.cases)
-        for case in project.cases(experiment):
-            if case.id in wanted:
-                wanted[case.id] = case
-            if all(wanted.values()):
-                break
-        missing = next((name for name, case in wanted.items() if case is None), None)
-        if missing is not None:
-            find_case(project, experiment, missing)  # raises, with the nearest name
-        return [case for case in wanted.values() if case is not None]
-
-    def tasks(self, project: Project, experiment: Experiment) -> list[Task]:
-        """Return the calls of a try."""
-        prompt, cases = experiment.prompts[0], self.found(project, experiment)
-        chosen = [find_configuration(experiment, prompt, name) for name in self.models]
-        return [Task(prompt, each, case, 0) for case in cases for each in chosen if each]
-
-
 class ActionResult(NamedTuple):
     """Outcome of an action."""
 
@@ -165,8 +104,6 @@ class ReviewActions:
     """Carries out review actions in a project."""
 
     offline: bool = False
-
-    # --- suggestions ------------------------------------------------------------------------------
 
     def permissions(self, project: Project, actor: Actor, one: Suggestion) -> Permissions:
         """Return which actions on a suggestion are possible for a person."""
@@ -246,8 +183,6 @@ class ReviewActions:
         note = f"Update its branch: `edison propose {new.id} --open-pr`"
         return ActionResult(new, (note,) if new.branch is not None else ())
 
-    # --- grades -----------------------------------------------------------------------------------
-
     def grade(
         self, site: Site, actor: Actor, cell: str, given: HumanGrade, criteria: Mapping[str, str]
     ) -> ManualGrade:
@@ -260,8 +195,6 @@ class ReviewActions:
             book = GradeBook(site, actor, labels_of(experiment))
             queue = GradingQueue(project, run, reader, book, seed=0)
             return queue.enter(queue.find(find_cell(reader, run.id, cell)), given, once=True)
-
-    # --- prompts ----------------------------------------------------------------------------------
 
     def try_prompt(
         self, site: Site, actor: Actor, wanted: EditedPrompt, chosen: ChosenCells
@@ -326,8 +259,6 @@ class ReviewActions:
         site.note(site.entry(actor, "compare by hunk", f"suggestion {one.id}", after=after))
         return job
 
-    # ----------------------------------------------------------------------------------------------
-
     def _review(self, project: Project, actor: Actor) -> ReviewContext:
         remote = actor.identity.known_by in REMOTE
         return ReviewContext.of(project, offline=self.offline or remote, actor=actor)
@@ -384,8 +315,6 @@ def _refuse_changed(one: Suggestion, seen: str) -> None:
     if str(one.status) != seen:
         raise decided_already(one)
 
-
-# --- possible actions -----------------------------------------------------------------------------
 
 _EDIT_OPTION = Option(
     True,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import (
     GOOD,
     ODD,
@@ -24,9 +25,9 @@ from edison_ci.cli.terminal import (
     simulated_label,
 )
 from edison_ci.config.calibration import ALLOWED, ScaleName, fits
-from edison_ci.documents import secrets
+from edison_ci.documents import record_json, secrets
 from edison_ci.errors import UsageError
-from edison_ci.features.review import gradebook, grading_queue
+from edison_ci.features.review import grading
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import Side, plain_text
 from edison_ci.results import stored_runs
@@ -35,41 +36,40 @@ from edison_ci.stats import corrected
 from edison_ci.store import cells as store_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
-    from edison_ci.config.load import Experiment
     from edison_ci.results.human_grades import Candidate
     from edison_ci.stats.corrected import RandomSample
 
 
 def show_cell(
     terminal: Terminal,
-    queue: grading_queue.GradingQueue,
+    queue: grading.GradingQueue,
     cell: Candidate,
     place: str,
     *,
     reveal: bool,
 ) -> None:
     """Print a case with its answer; with `reveal`, also the model and its automatic grade."""
-    seen = queue.answer(cell)
+    answer = queue.answer(cell)
     mark = simulated_label(queue.run.simulation)
     terminal.result("")
     terminal.result(
         StyledText(f"=== {place}  {cell.case_id}", bold=True), f"  {cell.id[:12]}", *mark
     )
-    if seen.case is None:
+    if answer.case is None:
         terminal.result("the case changed since or no longer exists")
     else:
-        for name, value in seen.case.inputs.items():
+        for name, value in answer.case.inputs.items():
             _text(terminal, f"{name}: {plain_text(value)}")
-        if seen.case.expected is not None:
-            _text(terminal, f"expected: {plain_text(seen.case.expected)}")
+        if answer.case.expected is not None:
+            _text(terminal, f"expected: {plain_text(answer.case.expected)}")
     terminal.result(StyledText("--- answer", bold=True))
-    if seen.output is None:
+    if answer.output is None:
         terminal.result("its text is no longer stored")
     else:
-        _text(terminal, seen.output.text if not seen.output.malformed else seen.output.raw)
+        _text(terminal, answer.output.text if not answer.output.malformed else answer.output.raw)
     if reveal:
         score = "no score" if cell.composite is None else f"score {fixed(100 * cell.composite, 1)}"
         passed = {1: "pass", 0: "fail", None: "neither pass nor fail"}[cell.passed]
@@ -187,7 +187,7 @@ class GradingSession:
     def __init__(
         self,
         terminal: Terminal,
-        queue: grading_queue.GradingQueue,
+        queue: grading.GradingQueue,
         scale: ScaleName,
         *,
         reveal: bool,
@@ -199,25 +199,25 @@ class GradingSession:
 
     def run(self, cells: Sequence[Candidate]) -> bool:
         """Grade cells one after the other; return whether it was interrupted."""
-        said: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
         interrupted = False
         self._terminal.result(f"{counted(len(cells), 'answer')} to grade. {self._prompt()}")
         try:
             with self._keys:
-                self._walk(cells, said)
+                self._walk(cells, outcomes)
         except _Quit:
             pass
         except KeyboardInterrupt:  # it may come at any time, not only while a key is read
             interrupted = True
-        counts = Counter(said.values())
-        told = [f"{counts['graded']:,} graded"]
-        told += [f"{counts[word]:,} {word}" for word in ("flagged", "skipped") if counts[word]]
+        counts = Counter(outcomes.values())
+        summary = [f"{counts['graded']:,} graded"]
+        summary += [f"{counts[word]:,} {word}" for word in ("flagged", "skipped") if counts[word]]
         self._terminal.result("")
-        self._terminal.result(StyledText(", ".join(told), GOOD), ", all saved.")
+        self._terminal.result(StyledText(", ".join(summary), GOOD), ", all saved.")
         return interrupted
 
-    def _walk(self, cells: Sequence[Candidate], said: dict[str, str]) -> None:
-        """Go forward and back; record the outcome of each cell in `said`."""
+    def _walk(self, cells: Sequence[Candidate], outcomes: dict[str, str]) -> None:
+        """Go forward and back; record the outcome of each cell."""
         place = 0
         while place < len(cells):
             cell = cells[place]
@@ -229,13 +229,13 @@ class GradingSession:
             if done == "back":
                 place -= 1
             else:
-                said[cell.id] = done
+                outcomes[cell.id] = done
                 place += 1
 
     def _one(self, cell: Candidate, *, first: bool) -> str:
         """Read keys until there is a decision about the cell."""
         self._note, self._criteria = "", {}
-        before = self._queue.mine.get(cell.key)
+        before = self._queue.grades.mine.get(cell.key)
         if before is not None and before.score is not None:
             self._terminal.result(f"your grade was {fixed(100 * before.score)} out of 100")
         while True:
@@ -248,7 +248,7 @@ class GradingSession:
                 if number is not None:
                     return self._enter(cell, number)
             elif key == "f":
-                self._queue.enter(cell, gradebook.HumanGrade(note=self._note, flag=True))
+                self._queue.enter(cell, grading.HumanGrade(note=self._note, flag=True))
                 return "flagged"
             elif key == "s":
                 return "skipped"
@@ -278,11 +278,9 @@ class GradingSession:
             self._say(f"{key!r} is not a command: {_SCALE_KEYS[self._scale]}; ? for help")
 
     def _enter(self, cell: Candidate, number: float) -> str:
-        given = gradebook.HumanGrade(self._scale, number, self._note, False, self._criteria)
-        self._queue.enter(cell, given)
+        human_grade = grading.HumanGrade(self._scale, number, self._note, False, self._criteria)
+        self._queue.enter(cell, human_grade)
         return "graded"
-
-    # --- input ------------------------------------------------------------------------------------
 
     def _prompt(self) -> str:
         return f"{_SCALE_KEYS[self._scale]}; {_KEYS}"
@@ -322,23 +320,42 @@ class GradingSession:
         for criterion in rubric.criteria:
             scale = criterion.scale
             text = self._line(f"{criterion.name} ({scale.min:g} to {scale.max:g}, empty: none): ")
-            try:
-                score = float(text) if text else None
-            except ValueError:
-                score = float("nan")
-            if score is None:
+            if not text:
                 continue
-            if scale.min <= score <= scale.max:
-                self._criteria[criterion.name] = score
-            else:
+            try:
+                self._criteria[criterion.name] = grading.criterion_score(criterion, text)
+            except UsageError:
                 self._say(f"{text!r} is not on the scale; left out")
 
 
 _LISTED = 10
 
 
+@dataclass(frozen=True, slots=True)
+class GradeRequest:
+    """The answers to grade, and a grade by options."""
+
+    run: str | None
+    scale: ScaleName | None
+    cell: str | None
+    following: bool
+    value: str | None
+    criteria: tuple[str, ...]
+    note: str
+    flag: bool
+    unflag: bool
+    listing: bool
+    limit: int | None
+    model: str | None
+    failed: bool
+    flagged: bool
+    again: bool
+    reveal: bool
+    seed: int
+
+
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("run", required=False, metavar="[RUN]")
 @click.option("--scale", type=click.Choice(get_args(ScaleName)), help="Scale; default thumbs.")
 @click.option(
     "--cell", metavar="CELL", help="Grade this cell: 12 hex digits, or CASE@MODEL#REPEAT."
@@ -368,7 +385,8 @@ _LISTED = 10
     "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed of the order."
 )
 @click.pass_obj
-def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
+@takes(GradeRequest)
+def grade(state: CliState, request: GradeRequest) -> None:
     """Grade answers by hand.
 
     On a terminal it shows the answers of a run that you have not graded yet, one by one: cases in
@@ -390,102 +408,92 @@ def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
     with stored_runs.live_runs(project) as runs:
-        run = lookup.find_run_or_newest(terminal, runs, wanted)
+        run = lookup.find_run_or_newest(terminal, runs, request.run)
         experiment = project.experiment(run.experiment)
-        book = gradebook.GradeBook.of(
-            sites.Site(project.root, project.file), grading_queue.labels_of(experiment)
-        )
-        queue = grading_queue.GradingQueue(project, run, runs.connection, book, seed=given["seed"])
-        _grade_run(terminal, queue, given)
+        site = sites.Site(project.root, project.file)
+        book = grading.GradeBook.of(site, grading.labels_of(experiment))
+        queue = grading.GradingQueue(project, run, runs.connection, book, seed=request.seed)
+        _grade_run(terminal, queue, request)
 
 
-def _grade_run(
-    terminal: Terminal, queue: grading_queue.GradingQueue, given: dict[str, Any]
-) -> None:
-    chosen = _selected(queue, given)
-    if given["listing"]:
-        _list(terminal, queue, chosen, given)
+def _grade_run(terminal: Terminal, queue: grading.GradingQueue, request: GradeRequest) -> None:
+    chosen = _selected(queue, request)
+    if request.listing:
+        _list(terminal, queue, chosen, request)
         return
-    if given["cell"] is not None or given["following"]:
-        _grade_one(terminal, queue, chosen, given)
+    if request.cell is not None or request.following:
+        _grade_one(terminal, queue, chosen, request)
         return
-    needless = [name for name in ("value", "criteria", "note", "flag", "unflag") if given[name]]
-    if needless:
-        said = "--grade, --criterion, --note, --flag and --unflag apply to one answer"
-        raise UsageError(said, hint="add --cell CELL, or --next")
+    if request.value or request.criteria or request.note or request.flag or request.unflag:
+        options = "--grade, --criterion, --note, --flag and --unflag"
+        raise UsageError(f"{options} apply to one answer", hint="add --cell CELL, or --next")
     if terminal.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "interactive grading needs a terminal",
             hint="grade one with --next --grade VALUE, or see --list --json",
         )
     if not chosen:
-        terminal.result(_nothing_left(given))
+        terminal.result(_nothing_left(request))
         return
-    scale: ScaleName = given["scale"] or "thumbs"
-    walk = GradingSession(terminal, queue, scale, reveal=given["reveal"])
-    interrupted = walk.run(chosen[: given["limit"]])
+    scale: ScaleName = request.scale or "thumbs"
+    walk = GradingSession(terminal, queue, scale, reveal=request.reveal)
+    interrupted = walk.run(chosen[: request.limit])
     _show_sample(terminal, queue)
     if interrupted:
         raise click.exceptions.Exit(130)
 
 
-def _nothing_left(given: dict[str, Any]) -> str:
-    if given["failed"] or given["flagged"] or given["model"]:
+def _nothing_left(request: GradeRequest) -> str:
+    if request.failed or request.flagged or request.model:
         return "no matching answer is left to grade"
     return "you have graded every answer of this run; use --again to grade them once more"
 
 
-# --- which cells ----------------------------------------------------------------------------------
-
-
-def _selected(queue: grading_queue.GradingQueue, given: dict[str, Any]) -> list[Candidate]:
+def _selected(queue: grading.GradingQueue, request: GradeRequest) -> list[Candidate]:
     """Return the answers to grade, in order."""
-    models = {cell.model for cell in queue.cells}
-    if given["model"] is not None and given["model"] not in models:
-        hint = did_you_mean(given["model"], models, label="there are")
-        raise UsageError(f"the run has no answers of {given['model']!r}", hint=hint)
-    mine, flagged = queue.mine, queue.flagged
-    wanted: list[Callable[[Candidate], bool]] = []
-    if given["model"] is not None:
-        wanted.append(lambda cell: cell.model == given["model"])
-    if given["failed"]:
-        wanted.append(lambda cell: cell.passed == 0)
-    if given["flagged"]:
-        wanted.append(lambda cell: cell.key in flagged)
-    elif not given["again"]:
-        wanted.append(lambda cell: cell.key not in mine)
-    return [cell for cell in queue.cells if all(keeps(cell) for keeps in wanted)]
+    cells, mine, flagged = queue.grades.cells, queue.grades.mine, queue.grades.flagged
+    models = {cell.model for cell in cells}
+    if request.model is not None and request.model not in models:
+        hint = did_you_mean(request.model, models, label="there are")
+        raise UsageError(f"the run has no answers of {request.model!r}", hint=hint)
+
+    def matches(cell: Candidate) -> bool:
+        if request.model not in (None, cell.model) or (request.failed and cell.passed != 0):
+            return False
+        if request.flagged:
+            return cell.key in flagged
+        return request.again or cell.key not in mine
+
+    return [cell for cell in cells if matches(cell)]
 
 
 def _list(
     terminal: Terminal,
-    queue: grading_queue.GradingQueue,
+    queue: grading.GradingQueue,
     chosen: list[Candidate],
-    given: dict[str, Any],
+    request: GradeRequest,
 ) -> None:
-    shown = chosen[: given["limit"] or _LISTED]
+    listed = chosen[: request.limit or _LISTED]
     if terminal.json:
-        cells = [_cell_json(queue, cell, reveal=given["reveal"]) for cell in shown]
+        cells = [_cell_json(queue, cell, reveal=request.reveal) for cell in listed]
         terminal.document({**_about(queue), "left": len(chosen), "cells": cells})
         return
-    if not shown:
-        terminal.result(_nothing_left(given))
-    queue.load(shown)
-    for number, cell in enumerate(shown, 1):
-        show_cell(terminal, queue, cell, f"{number} of {len(chosen):,}", reveal=given["reveal"])
+    if not listed:
+        terminal.result(_nothing_left(request))
+    queue.load(listed)
+    for number, cell in enumerate(listed, 1):
+        show_cell(terminal, queue, cell, f"{number} of {len(chosen):,}", reveal=request.reveal)
     _show_sample(terminal, queue)
 
 
-def _cell_json(
-    queue: grading_queue.GradingQueue, cell: Candidate, *, reveal: bool
-) -> dict[str, Any]:
-    seen = queue.answer(cell)
+def _cell_json(queue: grading.GradingQueue, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
+    answer = queue.answer(cell)
     about: dict[str, Any] = {
         "cell": cell.id[:12],
         "case": cell.case_id,
-        "input": None if seen.case is None else dict(seen.case.inputs),
-        "expected": None if seen.case is None else seen.case.expected,
-        "output": None if seen.output is None else secrets.redacted(seen.output.text),
+        "input": None if answer.case is None else dict(answer.case.inputs),
+        "expected": None if answer.case is None else answer.case.expected,
+        "output": None if answer.output is None else secrets.redacted(answer.output.text),
     }
     if reveal:
         automatic = {"composite": cell.composite, "passed": cell.passed and bool(cell.passed)}
@@ -493,40 +501,34 @@ def _cell_json(
     return about
 
 
-# --- one by options -------------------------------------------------------------------------------
-
-
 def _grade_one(
     terminal: Terminal,
-    queue: grading_queue.GradingQueue,
+    queue: grading.GradingQueue,
     chosen: list[Candidate],
-    given: dict[str, Any],
+    request: GradeRequest,
 ) -> None:
-    cell = _one(queue, chosen, given)
-    value = given["value"]
-    if given["flag"] and given["unflag"]:
+    cell = _one(queue, chosen, request)
+    value = request.value
+    if request.flag and request.unflag:
         raise UsageError("--flag and --unflag cannot be combined", hint="leave one of them out")
-    if value is None and not (given["flag"] or given["unflag"]):
+    if value is None and not (request.flag or request.unflag):
         raise UsageError("a grade is missing", hint="add --grade up, --grade 4, or --flag")
-    criteria = _criteria(queue.experiment, given["criteria"])
-    said = gradebook.HumanGrade(note=given["note"], flag=given["flag"], criteria=criteria)
+    criteria = grading.criterion_scores(queue.experiment, request.criteria)
+    human_grade = grading.HumanGrade(note=request.note, flag=request.flag, criteria=criteria)
     if value is not None:
-        said = dataclasses.replace(said, **_value(value, given["scale"]))
-    entered = queue.enter(cell, said)
-    sample = queue.sample()
+        scale, number = grading.read_grade(value, request.scale)
+        human_grade = dataclasses.replace(human_grade, scale=scale, grade=number)
+    entered = queue.enter(cell, human_grade)
+    sample = queue.grades.sample()
     if terminal.json:
-        told = {
+        graded = {
             "cell": cell.id[:12],
             "case": cell.case_id,
             "by": queue.book.actor.name,
-            "score": entered.score,
             "scale": entered.scale or None,
-            "passed": entered.passed,
-            "criteria": dict(entered.criteria),
-            "note": entered.note,
-            "flagged": entered.flagged,
+            **record_json.fields_of(entered, "score", "passed", "criteria", "note", "flagged"),
         }
-        terminal.document({**_about(queue), "graded": told})
+        terminal.document({**_about(queue), "graded": graded})
         return
     score = "flagged for a second look" if entered.flagged else "no longer flagged"
     if entered.score is not None:
@@ -536,91 +538,44 @@ def _grade_one(
     terminal.note(_sample_sentence(sample))
 
 
-def _one(
-    queue: grading_queue.GradingQueue, chosen: list[Candidate], given: dict[str, Any]
-) -> Candidate:
-    if given["cell"] is not None and given["following"]:
+def _one(queue: grading.GradingQueue, chosen: list[Candidate], request: GradeRequest) -> Candidate:
+    if request.cell is not None and request.following:
         raise UsageError("--cell and --next cannot be combined", hint="leave one of them out")
-    if given["cell"] is None:
+    if request.cell is None:
         if not chosen:
-            raise UsageError(_nothing_left(given), hint="choose one with --cell")
+            raise UsageError(_nothing_left(request), hint="choose one with --cell")
         return chosen[0]
-    return queue.find(store_cells.find_cell(queue.reader, queue.run.id, given["cell"]))
+    return queue.find(store_cells.find_cell(queue.reader, queue.run.id, request.cell))
 
 
-def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
-    """Return a grade and its scale; without --scale, the form of the grade decides."""
-    thumbs = {"up": 1.0, "down": 0.0}
-    if text in thumbs:
-        if scale not in (None, "thumbs"):
-            hint = f"write a number, or leave --scale {scale} out"
-            raise UsageError(f"{text!r} is a grade on the scale thumbs", hint=hint)
-        return {"scale": "thumbs", "grade": thumbs[text]}
-    try:
-        number = float(text)
-    except ValueError:
-        hint = "write up, down, 1 to 5, or a number such as 0.7"
-        raise UsageError(f"{text!r} is not a grade", hint=hint) from None
-    if scale is None:
-        # 1 is the lowest grade on one scale and the highest on the other.
-        if text == "1" or not (0 <= number <= 1 or number in (2, 3, 4, 5)):
-            what = (
-                "may be the lowest or the highest grade" if text == "1" else "is not on any scale"
-            )
-            raise UsageError(f"{text} {what}", hint="add --scale 1-5 or --scale 0-1")
-        scale = "0-1" if number <= 1 else "1-5"
-    return {"scale": scale, "grade": number}
-
-
-def _criteria(experiment: Experiment, given: tuple[str, ...]) -> dict[str, float]:
-    """Return scores by criterion, each on the scale of the rubric."""
-    found: dict[str, float] = {}
-    known = experiment.rubric.criteria if experiment.rubric is not None else ()
-    for entry in given:
-        name, sign, text = entry.partition("=")
-        criterion = next((c for c in known if name in (c.name, c.slug)), None)
-        if not sign or criterion is None:
-            names = [c.name for c in known]
-            hint = did_you_mean(name, names, label="criteria") or "the experiment has no rubric"
-            raise UsageError(f"{entry!r} is not CRITERION=SCORE", hint=hint)
-        found[criterion.name] = grading_queue.criterion_score(criterion, text)
-    return found
-
-
-# --- progress -------------------------------------------------------------------------------------
-
-
-def _about(queue: grading_queue.GradingQueue) -> dict[str, Any]:
-    sample = queue.sample()
+def _about(queue: grading.GradingQueue) -> dict[str, Any]:
+    sample = queue.grades.sample()
     return {
         "run_id": queue.run.id,
         "experiment": queue.experiment.id,
         "simulated": queue.run.simulated,
         "labels": queue.book.labels,
-        "answers": {"all": len(queue.cells), "graded": len(queue.graded)},
+        "answers": {"all": len(queue.grades.cells), "graded": len(queue.grades.graded)},
         "sample": {
-            "cases": sample.n,
-            "of": sample.of,
-            "picked": sample.picked,
-            "left_out": sample.left_out,
+            **record_json.fields_of(sample, "of", "picked", "left_out", cases="n"),
             "needed": corrected.FEWEST_LABELS,
         },
     }
 
 
 def _sample_sentence(sample: RandomSample) -> str:
-    said = f"A random sample so far: {sample.n:,} of {counted(sample.of, 'case')}"
+    sentence = f"A random sample so far: {sample.n:,} of {counted(sample.of, 'case')}"
     if sample.picked:
         were = "was" if sample.picked == 1 else "were"
-        said += f"; {sample.picked:,} more {were} picked by hand"
+        sentence += f"; {sample.picked:,} more {were} picked by hand"
     if sample.n < min(corrected.FEWEST_LABELS, sample.of):
-        said += f"; {corrected.FEWEST_LABELS} are needed to correct a score"
-    return f"{said}."
+        sentence += f"; {corrected.FEWEST_LABELS} are needed to correct a score"
+    return f"{sentence}."
 
 
-def _show_sample(terminal: Terminal, queue: grading_queue.GradingQueue) -> None:
+def _show_sample(terminal: Terminal, queue: grading.GradingQueue) -> None:
     """Print how much of the run is graded as a random sample, and what to do next."""
-    terminal.result(_sample_sentence(queue.sample()))
+    terminal.result(_sample_sentence(queue.grades.sample()))
     if queue.book.labels is None:
         hint = "add calibration: {labels: labels/NAME.jsonl} to the rubric"
         terminal.note(f"Grades are in the results only; {hint} to compare judges with them.")

@@ -12,18 +12,16 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.config.calibration import SCALES
 from edison_ci.errors import UsageError
+from edison_ci.features.review.grading import RunGrades
 from edison_ci.records import CellStatus
 from edison_ci.results.human_grades import (
     Candidate,
     GradableAnswer,
-    candidates,
     cases_of,
     gradable_answer,
-    sample_of,
 )
 from edison_ci.stats.calibration import JudgeCheck, PairedGrade, check_judge
 from edison_ci.stats.corrected import FEWEST_LABELS
-from edison_ci.store.manual_grades import ManualGrade, last_grades
 from edison_ci.web.page_context import MOST_CELLS, SHOWN_ID, Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.answers import OwnGrade
 from edison_ci.web.pages.run import crumbs_of, head_of
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Actor
     from edison_ci.config.rubric import RubricFile
     from edison_ci.store.cells import CellRow
-    from edison_ci.store.manual_grades import Key
+    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
 
 
@@ -52,7 +50,7 @@ def own_grade(
     if not gradable or not may_grade(context) or context.actor is None:
         return None
     name = context.actor.name
-    mine = next((one for one in grades if one.actor == name and one.origin is None), None)
+    mine = next((g for g in grades if g.actor == name and g.origin is None), None)
     rubric = rubric_of(context, run.experiment)
     return OwnGrade(mine, rubric.criteria if rubric is not None else ())
 
@@ -72,33 +70,28 @@ ONLY = ("new", "failed", "flagged", "all")
 WEB_SCALES = ("1-5", *(scale for scale in SCALES if scale != "1-5"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Queue:
     """The answers of a run for one person to grade."""
 
-    cells: tuple[Candidate, ...]
-    """All gradable answers, in random order."""
+    grades: RunGrades
     waiting: tuple[Candidate, ...]
     """The answers that match the filter."""
-    mine: dict[Key, ManualGrade]
-    flagged: frozenset[Key]
-    graded: frozenset[Key]
-    """Answers with a grade by any person."""
 
     @property
     def done(self) -> int:
         """Number of answers that this person has graded."""
-        return sum(one.score is not None for one in self.mine.values())
+        return sum(grade.score is not None for grade in self.grades.mine.values())
 
     def at(self, cell: str) -> Candidate | None:
         """Return the answer of a cell by its short id."""
-        return next((one for one in self.cells if one.id[:SHOWN_ID] == cell), None)
+        return next((answer for answer in self.grades.cells if answer.id[:SHOWN_ID] == cell), None)
 
     def after(self, cell: str) -> Candidate | None:
         """Return the next waiting answer after a cell; the first one if there is none."""
-        places = {one.id[:SHOWN_ID]: place for place, one in enumerate(self.cells)}
+        places = {answer.id[:SHOWN_ID]: place for place, answer in enumerate(self.grades.cells)}
         start = places.get(cell, -1)
-        behind = (one for one in self.waiting if places[one.id[:SHOWN_ID]] > start)
+        behind = (answer for answer in self.waiting if places[answer.id[:SHOWN_ID]] > start)
         return next(behind, next(iter(self.waiting), None))
 
 
@@ -135,24 +128,24 @@ def grading(context: PageContext) -> Page:
 def _grading_values(context: PageContext, run: Run, actor: Actor, only: str) -> dict[str, Any]:
     """Return the template values for a visitor who may grade."""
     queue = queue_of(context, run, actor, only)
-    wanted, done = context.args.text("cell"), context.args.text("done")
-    cell = queue.at(wanted) if wanted else queue.after(context.args.text("after") or done)
-    if wanted and cell is None:
+    cell_id, done = context.args.text("cell"), context.args.text("done")
+    cell = queue.at(cell_id) if cell_id else queue.after(context.args.text("after") or done)
+    if cell_id and cell is None:
         hint = "only stored answers that are not blocked can be graded"
-        raise UsageError(f"this run has no answer {wanted!r} to grade", hint=hint)
+        raise UsageError(f"this run has no answer {cell_id!r} to grade", hint=hint)
     rubric = rubric_of(context, run.experiment)
     calibration = rubric.calibration if rubric is not None else None
     last = queue.at(done) if done else None
-    sample = sample_of(queue.cells, queue.graded, SEED)
+    mine = queue.grades.mine
     return {
         "queue": queue,
         "cell": cell,
         "answer": _gradable_answer(context, run, cell) if cell is not None else None,
-        "mine": queue.mine.get(cell.key) if cell is not None else None,
+        "mine": mine.get(cell.key) if cell is not None else None,
         "criteria": rubric.criteria if rubric is not None else (),
         "last": last,
-        "last_mine": queue.mine.get(last.key) if last is not None else None,
-        "sample": sample,
+        "last_mine": mine.get(last.key) if last is not None else None,
+        "sample": queue.grades.sample(),
         "needed": FEWEST_LABELS,
         "labels": calibration.labels if calibration is not None else None,
         "agreement": agreement_of(queue)
@@ -163,25 +156,16 @@ def _grading_values(context: PageContext, run: Run, actor: Actor, only: str) -> 
 
 def queue_of(context: PageContext, run: Run, actor: Actor, only: str = "new") -> Queue:
     """Return the grading queue of a run for one person."""
-    cells = tuple(candidates(context.connection, run.id, SEED))
-    here = {cell.key for cell in cells}
-    grades = [one for one in last_grades(context.connection, run.experiment) if one.key in here]
-    mine = {one.key: one for one in grades if one.actor == actor.name}
-    flagged = frozenset(one.key for one in grades if one.flagged)
-    done = {key for key, one in mine.items() if one.score is not None or one.flagged}
+    grades = RunGrades.of(context.connection, run, actor.name, SEED)
+    flagged = grades.flagged
+    done = {key for key, mine in grades.mine.items() if mine.score is not None or mine.flagged}
 
-    def wanted(cell: Candidate) -> bool:
+    def matches(cell: Candidate) -> bool:
         if only in ("flagged", "all"):
             return only == "all" or cell.key in flagged
         return cell.key not in done and (only == "new" or cell.passed == 0)
 
-    return Queue(
-        cells=cells,
-        waiting=tuple(cell for cell in cells if wanted(cell)),
-        mine=mine,
-        flagged=flagged,
-        graded=frozenset(one.key for one in grades if one.score is not None),
-    )
+    return Queue(grades, tuple(cell for cell in grades.cells if matches(cell)))
 
 
 def _gradable_answer(context: PageContext, run: Run, cell: Candidate) -> GradableAnswer:
@@ -205,8 +189,8 @@ def agreement_of(queue: Queue) -> JudgeCheck | None:
             judge_pass=cell.passed == 1,
             thumbs=mine.scale == "thumbs",
         )
-        for cell in queue.cells
-        if (mine := queue.mine.get(cell.key)) is not None
+        for cell in queue.grades.cells
+        if (mine := queue.grades.mine.get(cell.key)) is not None
         and mine.score is not None
         and cell.composite is not None
         and cell.passed is not None

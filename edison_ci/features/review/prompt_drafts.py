@@ -11,10 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS
+from edison_ci.config.cases import STATIC
 from edison_ci.config.tokens import ESTIMATE, counter_for
 from edison_ci.errors import UsageError
+from edison_ci.execute.tasks import Task
 from edison_ci.numeric import dollar_range
 from edison_ci.plan.plan import estimate_cases
+from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.proposals.candidate import experiment_with, target_of
 from edison_ci.proposals.file_proposal import ChangeText, checked_note, propose_file
 
@@ -81,12 +85,12 @@ class Draft:
     def usable(self) -> Experiment:
         """The experiment with this text; raises UsageError if it is not valid."""
         if self.experiment is None:
-            listed = "; ".join(self._told)
+            listed = "; ".join(self._problem_lines)
             raise UsageError(f"the text is not a valid prompt: {listed}", hint="correct it first")
         return self.experiment
 
     @cached_property
-    def _told(self) -> tuple[str, ...]:
+    def _problem_lines(self) -> tuple[str, ...]:
         return tuple(
             f"line {problem.where.line}: {problem.message}"
             if problem.where.file == self.path and problem.where.line
@@ -107,12 +111,74 @@ class Draft:
             else counter.count(self.text),
             exact=counter.exact,
             expects=prompt.expect if prompt is not None else "",
-            problems=self._told,
+            problems=self._problem_lines,
         )
 
     def cost(self, cases: Sequence[Case], models: Sequence[str]) -> CostRange | None:
         """Return what a try would cost, with grading; None if a price is unknown."""
         return estimate_cases(self.target.project, self.usable, cases, models)
+
+
+class EditedPrompt(NamedTuple):
+    """A text that a person wrote for a prompt of an experiment."""
+
+    prompt: str
+    """Id of the prompt."""
+    experiment: str
+    text: str
+    base: str = ""
+    """Version of the prompt that was edited; empty for the current one."""
+
+    def draft(self, project: Project) -> Draft:
+        """Return the text as a draft; raises UsageError if the prompt has changed meanwhile."""
+        experiment = project.experiment(self.experiment)
+        text = self.text.replace("\r\n", "\n")  # browsers send form text with CRLF
+        draft = Draft.of(project, experiment, self.prompt, text)
+        if self.base and self.base != draft.target.prompt.version:
+            raise UsageError(
+                f"{draft.path} has changed since the page was opened",
+                hint="copy your text, and edit the current version",
+            )
+        return draft
+
+
+class ChosenCells(NamedTuple):
+    """Cases and models that a person chose to try."""
+
+    cases: tuple[str, ...]
+    models: tuple[str, ...]
+
+    def found(self, project: Project, experiment: Experiment) -> list[Case]:
+        """Return the chosen cases; raises UsageError for one that is not there, or too many."""
+        for names, most, word in (
+            (self.cases, MOST_CASES, "case"),
+            (self.models, MOST_MODELS, "model"),
+        ):
+            if not names:
+                raise UsageError(f"no {word} is chosen", hint=f"choose at least one {word}")
+            if len(names) > most:
+                raise UsageError(
+                    f"{len(names)} {word}s are chosen; a try has at most {most}",
+                    hint="for more, use an experiment: edison run",
+                )
+        if not experiment.file.data:
+            return [STATIC]
+        cases: dict[str, Case | None] = dict.fromkeys(self.cases)
+        for case in project.cases(experiment):
+            if case.id in cases:
+                cases[case.id] = case
+            if all(cases.values()):
+                break
+        missing = next((name for name, case in cases.items() if case is None), None)
+        if missing is not None:
+            find_case(project, experiment, missing)  # raises, with the nearest name
+        return [case for case in cases.values() if case is not None]
+
+    def tasks(self, project: Project, experiment: Experiment) -> list[Task]:
+        """Return the calls of a try."""
+        prompt, cases = experiment.prompts[0], self.found(project, experiment)
+        chosen = [find_configuration(experiment, prompt, name) for name in self.models]
+        return [Task(prompt, model, case, 0) for case in cases for model in chosen if model]
 
 
 def cost_words(cost: CostRange | None) -> str:

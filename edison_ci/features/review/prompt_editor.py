@@ -9,8 +9,7 @@ from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS, find_try
 from edison_ci.config.cases import STATIC
 from edison_ci.config.prompt import JSON_WORD, RESPONSE_TAG
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.review.actions import ChosenCells, EditedPrompt
-from edison_ci.features.review.prompt_drafts import cost_words
+from edison_ci.features.review.prompt_drafts import ChosenCells, EditedPrompt, cost_words
 from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
 from edison_ci.report.components import diff_view
 from edison_ci.results.run_lists import last_complete
@@ -196,9 +195,6 @@ def _failing(experiment: Experiment, connection: sqlite3.Connection) -> dict[str
         return {}
     found = RunResult(connection, run).triage()
     return {each.case: each.why for each in found.worst} if found is not None else {}
-
-
-# --- saving ---------------------------------------------------------------------------------------
 
 
 def save(context: PageContext) -> Page:

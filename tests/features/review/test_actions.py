@@ -12,17 +12,15 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.features.review.actions import ReviewActions
 from edison_ci.store.suggestions import SuggestionStatus
-from tests.cli.conftest import Edison, bare, edison, github, repo  # a repository, and its GitHub
 from tests.features.github.fake_state import Grant
 from tests.suggested import PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
     from edison_ci.features.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
     from tests.features.github.fake_github import FakeGitHub
 
-__all__ = ["bare", "edison", "github", "repo"]
 PERSON = "ghp_tokenOfBo0123456789abcdef"
 HERE = Actor(Identity("git", email="ada@example.org"), Role.OWNER)
 AWAY = Actor(Identity("web", email="cy@example.org"), Role.REVIEWER)

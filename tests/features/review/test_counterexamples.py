@@ -11,14 +11,12 @@ from edison_ci.api.counterexamples import CaseEntry, add_counterexample, origin_
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.proposals.context import ReviewContext
-from tests.cli.conftest import bare, github, repo  # a repository, and its GitHub
 
 if TYPE_CHECKING:
     from edison_ci.proposals.file_proposal import Proposed
     from tests.conftest import Folder
     from tests.features.github.fake_github import FakeGitHub
 
-__all__ = ["bare", "github", "repo"]
 NOTE = "Names with an accent were left out."
 JSONL = "datasets/names.jsonl"
 

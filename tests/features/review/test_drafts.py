@@ -9,16 +9,15 @@ import pytest
 
 from edison_ci.access.site import Actor, Identity, Role, open_site
 from edison_ci.errors import UsageError
-from edison_ci.features.review.actions import EditedPrompt, ReviewActions
+from edison_ci.features.review.actions import ReviewActions
+from edison_ci.features.review.prompt_drafts import EditedPrompt
 from edison_ci.store.database import open_database
-from tests.cli.conftest import bare, edison, github, repo  # a repository, and its GitHub
 
 if TYPE_CHECKING:
     from edison_ci.proposals.file_proposal import Proposed
     from tests.conftest import Folder
     from tests.features.github.fake_github import FakeGitHub
 
-__all__ = ["bare", "edison", "github", "repo"]
 ADA = Actor(Identity("git", email="ada@example.org"), Role.EDITOR)
 CY = Actor(Identity("web", email="cy@example.org"), Role.EDITOR)
 NOTE = "Ask for a warm ending\nMany answers stop abruptly."

@@ -20,8 +20,7 @@ from tests.opened import opened
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 
@@ -258,7 +257,7 @@ def test_a_label_that_a_file_cannot_hold_says_what_is_wrong(edison: Edison, ran:
 def test_a_very_long_answer_is_labelled_by_its_hash(
     edison: Edison, ran: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edison_ci.features.review.grading_queue.MOST_OUTPUT_CHARS", 3)
+    monkeypatch.setattr("edison_ci.features.review.grading.MOST_OUTPUT_CHARS", 3)
     graded(edison, ran, "--cell", "c1@small", "--grade", "up")
     (line,) = lines(ran)
     assert "output" not in line and len(line["answer"]) == 64

@@ -1,4 +1,4 @@
-"""The page that adds a counterexample: a case like one that fails, with what would be right."""
+"""Pages of a cell: what the grid offers, replies of graders, and adding a counterexample."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from edison_ci.access.site import Role, require_role
 from edison_ci.api.counterexamples import CaseEntry, origin_of
 from edison_ci.errors import UsageError
 from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
+from edison_ci.records import CellStatus
 from edison_ci.results.explanation import explain
 from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.judgments import judged_cells
+from edison_ci.store.manual_grades import own_grades
 from edison_ci.store.runs import find_run
 from edison_ci.web.formats import as_text
-from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext
+from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_cell
+from edison_ci.web.pages.run import CellActions
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
@@ -21,7 +25,38 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.errors import EdisonError
     from edison_ci.records import Json
+    from edison_ci.results.case_grid import CaseGrid
     from edison_ci.web.page_context import Links
+
+
+def cell_actions(context: PageContext, grid: CaseGrid) -> CellActions:
+    """Return what the cells of a page of the grid offer."""
+    boxes = [box for row in grid.rows for box in row.boxes if box is not None]
+    judged = judged_cells(context.connection, [box.worst.id for box in boxes])
+    if context.actor is None or not context.may(Role.REVIEWER):
+        return CellActions(frozenset(), {}, judged)
+    able = (CellStatus.OK, CellStatus.MALFORMED)
+    gradable = frozenset(
+        box.worst.id for box in boxes if box.worst.status in able and box.text is not None
+    )
+    mine = own_grades(context.connection, context.actor.name, gradable)
+    return CellActions(gradable, mine, judged)
+
+
+def reply(context: PageContext) -> Page:
+    """Return the whole replies of the judges and graders of an answer."""
+    run, cell = requested_cell(context, context.path["cell"])
+    explanation = explain(context.connection, None, run, cell)
+    return Page(
+        "reply",
+        f"Replies of graders to {cell.case_id} with {cell.model}",
+        {"cell": cell, "judgments": explanation.judgments},
+        crumbs=(
+            Crumb(f"run {run.id}", context.links.to("run", run.id)),
+            Crumb(cell.case_id, context.links.to("cell", cell.id[:SHOWN_ID])),
+        ),
+        area="home",
+    )
 
 
 def counterexample(context: PageContext) -> Page:
@@ -43,34 +78,34 @@ def case_page(  # noqa: PLR0913 - the form as it was sent, or as it is at first
     links: Links,
     project: Project,
     connection: sqlite3.Connection,
-    wanted: str,
+    cell_id: str,
     *,
-    given: CaseEntry | None = None,
+    entry: CaseEntry | None = None,
     problem: EdisonError | None = None,
     suggestion: str = "",
 ) -> Page:
     """Return the form with what was entered and what is wrong with it, if anything."""
-    run_id = run_of_cell(connection, wanted)
+    run_id = run_of_cell(connection, cell_id)
     if run_id is None:
-        raise UsageError(f"there is no cell {wanted!r}", hint="open it from the page of its run")
+        raise UsageError(f"there is no cell {cell_id!r}", hint="open it from the page of its run")
     run = find_run(connection, run_id)
-    cell = find_cell(connection, run.id, wanted)
-    known = explain(connection, None, run, cell)
+    cell = find_cell(connection, run.id, cell_id)
+    explanation = explain(connection, None, run, cell)
     origin = origin_of(project, project.experiment(run.experiment), cell.case_id)
     case = origin.case
     assert case is not None, "the cell has one"
-    if given is None:
+    if entry is None:
         inputs = {name: _field(value) for name, value in case.inputs.items()}
-        given = CaseEntry(inputs, _field(case.expected), "")
+        entry = CaseEntry(inputs, _field(case.expected), "")
     return Page(
         "counterexample",
         f"Counterexample to {cell.case_id}",
         {
             "cell": cell,
-            "known": known,
+            "known": explanation,
             "origin": origin,
             "json": [name for name, value in case.inputs.items() if not isinstance(value, str)],
-            "given": given,
+            "given": entry,
             "problem": problem,
             "suggestion": suggestion,
             "limits": (FEWEST_NOTE_CHARS, MOST_NOTE_CHARS),

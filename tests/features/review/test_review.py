@@ -20,8 +20,7 @@ from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for,
 
 if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder, Result
+    from tests.conftest import Edison, Folder, Result
     from tests.features.github.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily

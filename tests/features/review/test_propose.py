@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.git.host import RepositoryAddress
-    from tests.cli.conftest import Edison
+    from tests.conftest import Edison
 
 pytestmark = pytest.mark.daily
 
