@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 from edison_ci.resources import resource_folder
-from tests.cli.test_loop import NAME, shop
 from tests.cli.test_trusting import commit, proposal
 from tests.features.monitor.receiver import Receiver, receiving
+from tests.features.refine.test_loop_command import NAME, shop
 from tests.opened import opened
 
 if TYPE_CHECKING:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci import feature
+from edison_ci._dataclass import dataclass
 from edison_ci.cli import lookup, suggestion
-from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
+from edison_ci.cli.options import CliState, EdisonCommand, ScoreType, takes
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.documents import record_json
 from edison_ci.errors import OutOfBudget, UsageError
 from edison_ci.execute import budgets
+from edison_ci.features.refine import library, refinement, refiner
 from edison_ci.features.refine import optimize as refine_optimize
-from edison_ci.features.refine import refinement, refiner
-from edison_ci.features.refine import refinement as refine_refinement
 from edison_ci.features.refine import search as refine_search
 from edison_ci.features.refine import trials as refine_trials
 from edison_ci.numeric import counted, dollars, in_cents
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.features.refine.optimize import OptimizeResult
     from edison_ci.features.refine.refinement import RefineResult
     from edison_ci.features.refine.search import Generation
+    from edison_ci.features.refine.weaknesses import Weakness
     from edison_ci.plan.estimate import Load
     from edison_ci.proposals.candidate import RefineTarget
 
@@ -40,6 +42,19 @@ if TYPE_CHECKING:
 prompt_option = click.option(
     "--prompt", metavar="PROMPT", help="Prompt to refine, if the experiment has several."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RefineCommandRequest:
+    """The prompt to refine, and how many candidates are asked for."""
+
+    experiment: str | None
+    prompt: str | None
+    candidates: int | None
+    force: bool
+    budget: float | None
+    yes: bool
+    allow_code: bool
 
 
 class RefineForecast(NamedTuple):
@@ -71,6 +86,15 @@ def announce(
     confirmation.confirm(cost)
 
 
+def announce_loop(confirmation: PlanConfirmation, target: RefineTarget) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    plan = planning.bare_plan(target.project, target.experiment, of="loop")
+    confirmation.refuse(plan)
+    training = plan.cases - plan.holdout
+    forecast = RefineForecast(training, plan.holdout, plan.cost_microusd, plan.simulated)
+    announce(confirmation, target, forecast)
+
+
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @prompt_option
@@ -82,7 +106,8 @@ def announce(
 )
 @cost_options
 @click.pass_obj
-def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(RefineCommandRequest)
+def refine(state: CliState, request: RefineCommandRequest) -> None:
     """Suggest a small change to a prompt, tested on held-out cases.
 
     A model gets the weakest criteria of the prompt and failed training cases, and writes a diff. A
@@ -97,31 +122,33 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    chosen = lookup.find_experiment(project, experiment)
-    request = refinement.refine_request(project, "refine", chosen.id, given["prompt"])
-    target = request.target
-    candidates = given["candidates"] or target.limits.candidates
-    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    name = lookup.find_experiment(project, request.experiment).id
+    permitted = library.refine_request(project, "refine", name, request.prompt)
+    target = permitted.target
+    candidates = request.candidates or target.limits.candidates
+    confirmation = PlanConfirmation(terminal, yes=request.yes)
     loads = _announce(confirmation, target, candidates)
     factory = refining_factory(state, confirmation)
-    allowance = refine_trials.Allowance.of(target, microusd(given["budget"]))
     trials = refine_trials.TrialRunner(
-        target, lambda: factory.context(request.project), allowance, allow_code=given["allow_code"]
+        target,
+        lambda: factory.context(permitted.project),
+        refine_trials.Allowance.of(target, microusd(request.budget)),
+        allow_code=request.allow_code,
     )
     options = refinement.RefineOptions(
         candidates,
-        force=given["force"],
+        force=request.force,
         on_step=lambda line: terminal.note(f"  {line}"),
-        audit=request.audit_entry,
-        on_stored=request.tell,
+        audit=permitted.audit_entry,
+        on_stored=permitted.tell,
     )
     try:
-        refined = refine_refinement.refine(trials, refiner.refiner_of(request.model), options)
+        result = refinement.refine(trials, permitted.refiner, options)
     except OutOfBudget as error:
         error.hint = _sufficient(target, loads, str(error.hint))
         raise
-    _show(terminal, target, refined)
-    feature.call("command_ended", terminal, request.site)
+    _show(terminal, target, result)
+    feature.call("command_ended", terminal, permitted.site)
 
 
 def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
@@ -131,17 +158,14 @@ def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> 
     if any(load.price is None for load in loads) or not results.exists():
         return otherwise
     with closing(database.open_reader(results)) as reader:
-        known = ledger.phase_costs(reader, experiment=experiment.id)
-    enough = budgets.sufficient_cost(loads, known, done=False)
+        spent = ledger.phase_costs(reader, experiment=experiment.id)
+    enough = budgets.sufficient_cost(loads, spent, done=False)
     command = f"edison refine {experiment.id} --budget {in_cents(enough)}"
     limit = budgets.run_limit(budgets.caps_of(project, experiment, "", None))
     raised = ""
     if limit is not None and limit < enough:
         raised = f"raise stop.budget_usd to {in_cents(enough)}, and "
     return f"{raised}repeat with: {command} (stored answers are reused)"
-
-
-# --- before the first call ------------------------------------------------------------------------
 
 
 def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> list[Load]:
@@ -175,49 +199,44 @@ def _times(loads: Sequence[Load], iterations: estimate.CostRange) -> list[Load]:
     return [dataclasses.replace(load, iterations=iterations) for load in loads]
 
 
-# --- the result -----------------------------------------------------------------------------------
-
-
-def _show(terminal: Terminal, target: RefineTarget, found: RefineResult) -> None:
-    for failure in found.failures:
+def _show(terminal: Terminal, target: RefineTarget, result: RefineResult) -> None:
+    for failure in result.failures:
         terminal.note(StyledText("the refiner failed: ", ODD), failure)
     if terminal.json:
-        terminal.document(_document(target, found))
+        terminal.document(_document(target, result))
         return
-    if not found.weakness.targets:
+    if not result.weakness.targets:
         terminal.result("nothing to refine: no criterion, check or grader finds a fault")
-    for one in found.suggestions:
+    for made in result.suggestions:
         terminal.result("")
-        suggestion.show_suggestion(terminal, one)
-    statuses = [one.status for one in found.suggestions]
+        suggestion.show_suggestion(terminal, made)
+    statuses = [made.status for made in result.suggestions]
     counts = ", ".join(
         f"{statuses.count(status)} {status}"
         for status in suggestions.SuggestionStatus
         if status in statuses
     )
     terminal.result("")
-    terminal.result(f"{counts or 'no suggestion'}; cost {dollars(found.cost_microusd)}")
+    terminal.result(f"{counts or 'no suggestion'}; cost {dollars(result.cost_microusd)}")
     if suggestions.SuggestionStatus.PROPOSED in statuses:
-        best = found.suggestions[statuses.index(suggestions.SuggestionStatus.PROPOSED)]
+        best = result.suggestions[statuses.index(suggestions.SuggestionStatus.PROPOSED)]
         terminal.note(f"push it to a branch with: edison propose {best.id}")
     elif suggestions.SuggestionStatus.TRIED in statuses:
         terminal.note("run the same command for another one, or propose it anyway with --force")
 
 
-def _document(target: RefineTarget, found: RefineResult) -> dict[str, Any]:
+def _document(target: RefineTarget, result: RefineResult) -> dict[str, Any]:
     return {
         "experiment": target.experiment.id,
         "prompt": target.prompt.id,
-        "simulated": bool(found.simulation),
-        "run_id": found.run_id,
-        "targets": [
-            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
-            for weak_one in found.weakness.targets
-        ],
-        "cost_microusd": found.cost_microusd,
-        "failures": [*found.failures],
-        "suggestions": [one.as_json() for one in found.suggestions],
+        "simulated": bool(result.simulation),
+        "targets": _targets_json(result.weakness),
+        **record_json.fields_of(result, "run_id", "cost_microusd", "failures", "suggestions"),
     }
+
+
+def _targets_json(weakness: Weakness) -> list[dict[str, Any]]:
+    return [record_json.fields_of(target, "name", "kind", "score") for target in weakness.targets]
 
 
 _STOPPED = {
@@ -227,6 +246,22 @@ _STOPPED = {
     "budget": "the budget has no room for another generation",
     "flawless": "no criterion, check or grader finds a fault",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeRequest:
+    """The prompt to optimize, and the limits of the search."""
+
+    experiment: str | None
+    prompt: str | None
+    population: int
+    generations: int
+    target: float | None
+    seed: int
+    force: bool
+    budget: float | None
+    yes: bool
+    allow_code: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -257,7 +292,8 @@ _STOPPED = {
 )
 @cost_options
 @click.pass_obj
-def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(OptimizeRequest)
+def optimize(state: CliState, request: OptimizeRequest) -> None:
     """Search for a better prompt over several generations.
 
     Each generation creates new versions of the prompt: small diffs by a model that gets failed
@@ -278,35 +314,31 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    chosen = lookup.find_experiment(project, experiment)
-    request = refinement.refine_request(project, "optimize", chosen.id, given["prompt"])
-    target = request.target
+    name = lookup.find_experiment(project, request.experiment).id
+    permitted = library.refine_request(project, "optimize", name, request.prompt)
     limits = refine_search.SearchLimits(
-        given["population"], given["generations"], given["target"], given["seed"]
+        request.population, request.generations, request.target, request.seed
     )
     options = refine_optimize.OptimizeOptions(
         limits,
-        budget_microusd=microusd(given["budget"]),
-        force=given["force"],
-        allow_code=given["allow_code"],
+        budget_microusd=microusd(request.budget),
+        force=request.force,
+        allow_code=request.allow_code,
         on_step=lambda line: terminal.note(f"  {line}"),
-        on_generation=lambda one: terminal.note(*_progress(one, limits)),
-        audit=request.audit_entry,
-        on_stored=request.tell,
+        on_generation=lambda generation: terminal.note(*_progress(generation, limits)),
+        audit=permitted.audit_entry,
+        on_stored=permitted.tell,
     )
-    confirmation = PlanConfirmation(terminal, yes=given["yes"])
-    _announce_search(confirmation, target, options)
+    confirmation = PlanConfirmation(terminal, yes=request.yes)
+    _announce_search(confirmation, permitted.target, options)
     factory = refining_factory(state, confirmation, brief=True)
-    opened = partial(factory.context, request.project)
-    found = refine_optimize.optimize(target, refiner.refiner_of(request.model), opened, options)
+    open_context = partial(factory.context, permitted.project)
+    result = refine_optimize.optimize(permitted.target, permitted.refiner, open_context, options)
     if terminal.json:
-        terminal.document(_search_document(target, found))
+        terminal.document(_search_document(permitted.target, result))
     else:
-        _show_search(terminal, found)
-    feature.call("command_ended", terminal, request.site)
-
-
-# --- before the first call ------------------------------------------------------------------------
+        _show_search(terminal, result)
+    feature.call("command_ended", terminal, permitted.site)
 
 
 def _announce_search(
@@ -356,39 +388,32 @@ def _refiner_loads(
         yield dataclasses.replace(load, iterations=share)
 
 
-# --- progress and result --------------------------------------------------------------------------
-
-
-def _progress(one: Generation, limits: refine_search.SearchLimits) -> tuple[str | StyledText, ...]:
-    refused = f", {one.refused} refused" if one.refused else ""
+def _progress(
+    generation: Generation, limits: refine_search.SearchLimits
+) -> tuple[str | StyledText, ...]:
+    refused = f", {generation.refused} refused" if generation.refused else ""
     return (
-        StyledText(f"generation {one.number} of {limits.generations}", bold=True),
-        f": best {sentences.points(one.best)}, front {one.front}, {one.tried} tried "
-        f"({one.crossed} crossed{refused}), {one.measured} measured, "
-        f"spent {dollars(one.spent_microusd)}",
+        StyledText(f"generation {generation.number} of {limits.generations}", bold=True),
+        f": best {sentences.points(generation.best)}, front {generation.front}, "
+        f"{generation.tried} tried ({generation.crossed} crossed{refused}), "
+        f"{generation.measured} measured, spent {dollars(generation.spent_microusd)}",
     )
 
 
-def _show_search(terminal: Terminal, found: OptimizeResult) -> None:
-    search = found.search
+def _show_search(terminal: Terminal, result: OptimizeResult) -> None:
+    search = result.search
     for failure in dict.fromkeys(search.failures):
         terminal.note(StyledText("the refiner failed: ", ODD), failure)
     if search.stopped_by == "flawless":
         terminal.result("nothing to optimize: no criterion, check or grader finds a fault")
         return
-    winner = next(
-        (
-            one
-            for one in found.suggestions
-            if one.status is not suggestions.SuggestionStatus.REFUSED
-        ),
-        None,
-    )
+    refused = suggestions.SuggestionStatus.REFUSED
+    winner = next((made for made in result.suggestions if made.status is not refused), None)
     if winner is not None:
         terminal.result("")
         suggestion.show_suggestion(terminal, winner)
     terminal.result("")
-    _show_totals(terminal, found)
+    _show_totals(terminal, result)
     if winner is None:
         terminal.result("no version gained more than chance on the training cases")
         terminal.note("try another --seed, more --generations or a stronger refiner")
@@ -398,8 +423,8 @@ def _show_search(terminal: Terminal, found: OptimizeResult) -> None:
         terminal.note(f"push it to a branch with: edison propose {winner.id}")
 
 
-def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
-    search = found.search
+def _show_totals(terminal: Terminal, result: OptimizeResult) -> None:
+    search = result.search
     done, refused = search.generations, len(search.refused)
     gain = search.best.mean - search.base.mean
     terminal.result(
@@ -408,37 +433,31 @@ def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
         f"{refused} refused; training score {sentences.points(search.base.mean)} to ",
         StyledText(sentences.points(search.best.mean), GOOD if gain > 0 else ODD),
         f" ({sentences.signed(gain)}, the best of many)",
-        *simulated_label(found.simulation),
+        *simulated_label(result.simulation),
     )
-    terminal.result(f"the search cost {dollars(found.cost_microusd)}")
+    terminal.result(f"the search cost {dollars(result.cost_microusd)}")
 
 
-def _search_document(target: RefineTarget, found: OptimizeResult) -> dict[str, Any]:
-    search = found.search
+def _search_document(target: RefineTarget, result: OptimizeResult) -> dict[str, Any]:
+    search = result.search
     return {
         "experiment": target.experiment.id,
         "prompt": target.prompt.id,
-        "simulated": bool(found.simulation),
-        "search": found.id,
+        "simulated": bool(result.simulation),
+        "search": result.id,
         "run_id": search.base.run_id,
         "stopped_by": search.stopped_by,
-        "generations": [one.as_json() for one in search.generations],
+        "generations": [generation.as_json() for generation in search.generations],
         "population": [
             {
-                "version": one.version,
-                "how": one.how,
-                "generation": one.born,
-                "parents": [*one.parents],
-                "score": one.mean,
-                "best": one.version == search.best.version,
+                **record_json.fields_of(
+                    member, "version", "how", "parents", generation="born", score="mean"
+                ),
+                "best": member.version == search.best.version,
             }
-            for one in search.members
+            for member in search.members
         ],
-        "targets": [
-            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
-            for weak_one in found.weakness.targets
-        ],
-        "cost_microusd": found.cost_microusd,
+        "targets": _targets_json(result.weakness),
         "failures": [*dict.fromkeys(search.failures)],
-        "suggestions": [one.as_json() for one in found.suggestions],
+        **record_json.fields_of(result, "cost_microusd", "suggestions"),
     }

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import feature
+from edison_ci._dataclass import dataclass
 from edison_ci.api import rankings
 from edison_ci.cli import lookup, suggestion
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.decide import recommendation
+from edison_ci.documents import record_json
 from edison_ci.errors import OutOfBudget
+from edison_ci.features.refine import library
 from edison_ci.features.refine import loop_report as report
 from edison_ci.features.refine import loop_runner as runner
 from edison_ci.features.refine import loop_start as start
-from edison_ci.features.refine import refinement
-from edison_ci.features.refine import refiner as refine_refiner
-from edison_ci.features.refine.commands import RefineForecast, announce, prompt_option
+from edison_ci.features.refine.commands import announce_loop, prompt_option
 from edison_ci.numeric import change, dollars, score
-from edison_ci.plan import plan as planning
 from edison_ci.proposals import candidate, context
 from edison_ci.report import files as report_files
 from edison_ci.report import pdf as report_pdf
@@ -43,6 +43,21 @@ if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
 
 
+@dataclass(frozen=True, slots=True)
+class LoopCommandRequest:
+    """The prompts to improve, and the limits of the loop."""
+
+    experiment: str | None
+    prompt: str | None
+    iterations: int | None
+    auto_approve: bool
+    restart: bool
+    pdf: bool
+    budget: float | None
+    yes: bool
+    allow_code: bool
+
+
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @prompt_option
@@ -54,7 +69,8 @@ if TYPE_CHECKING:
 @click.option("--pdf", is_flag=True, help="Also write the final report as a PDF.")
 @cost_options
 @click.pass_obj
-def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(LoopCommandRequest)
+def loop(state: CliState, request: LoopCommandRequest) -> None:
     """Run and refine repeatedly until the score converges.
 
     An iteration is a run, the stop rules, and a suggested change that is tested. Several prompts
@@ -77,41 +93,43 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    chosen = lookup.find_experiment(project, experiment)
-    name = given["prompt"] or chosen.prompts[0].id
-    request = refinement.refine_request(project, "loop", chosen.id, name)
-    names = [name] if given["prompt"] else [prompt.id for prompt in chosen.prompts]
-    experiment_now = request.project.experiment(chosen.id)
-    targets = tuple(candidate.target_of(request.project, experiment_now, each) for each in names)
-    confirmation = PlanConfirmation(terminal, yes=given["yes"])
-    place = _place(state, confirmation, request, targets, allow_code=given["allow_code"])
-    if given["pdf"]:
+    experiment = lookup.find_experiment(project, request.experiment)
+    first = request.prompt or experiment.prompts[0].id
+    permitted = library.refine_request(project, "loop", experiment.id, first)
+    names = [first] if request.prompt else [prompt.id for prompt in experiment.prompts]
+    # On the terms of a proposal the experiment may be another one.
+    experiment = permitted.project.experiment(experiment.id)
+    targets = tuple(candidate.target_of(permitted.project, experiment, name) for name in names)
+    confirmation = PlanConfirmation(terminal, yes=request.yes)
+    place = _place(state, confirmation, permitted, targets, allow_code=request.allow_code)
+    if request.pdf:
         report_pdf.find_browser()
-    wish = start.LoopRequest(
-        given["iterations"],
-        microusd(given["budget"]),
-        auto=given["auto_approve"],
-        restart=given["restart"],
+    loop_request = start.LoopRequest(
+        request.iterations,
+        microusd(request.budget),
+        auto=request.auto_approve,
+        restart=request.restart,
     )
     with start.exclusive(place):
-        _announce(confirmation, place)
-        looper = runner.LoopRunner(place, start.begin(place, wish))
+        target = replace(place.targets[0], experiment=place.experiment)
+        announce_loop(confirmation, target)
+        looper = runner.LoopRunner(place, start.begin(place, loop_request))
         try:
             done = looper.run()
         except OutOfBudget as error:
             _show_exhausted(terminal, looper, error)
             raise
     if done:
-        _show_end(terminal, looper, pdf=given["pdf"])
+        _show_end(terminal, looper, pdf=request.pdf)
     else:
         _show_waiting(terminal, looper)
-    feature.call("command_ended", terminal, request.site)
+    feature.call("command_ended", terminal, permitted.site)
 
 
 def _place(
     state: CliState,
     confirmation: PlanConfirmation,
-    request: refinement.RefineRequest,
+    request: library.RefineRequest,
     targets: tuple[RefineTarget, ...],
     *,
     allow_code: bool,
@@ -120,7 +138,7 @@ def _place(
     return start.LoopContext(
         review=context.ReviewContext.of(project, offline=state.offline),
         targets=targets,
-        refiner=refine_refiner.refiner_of(request.model),
+        refiner=request.refiner,
         open_context=partial(refining_factory(state, confirmation).context, project),
         actor=request.actor,
         audit=lambda of, made: replace(request, action="refine", target=of).audit_entry(made),
@@ -129,16 +147,6 @@ def _place(
         candidates=target.limits.candidates,
         allow_code=allow_code,
     )
-
-
-def _announce(confirmation: PlanConfirmation, place: start.LoopContext) -> None:
-    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
-    target = replace(place.targets[0], experiment=place.experiment)
-    plan = planning.bare_plan(target.project, target.experiment, of="loop")
-    confirmation.refuse(plan)
-    training = plan.cases - plan.holdout
-    forecast = RefineForecast(training, plan.holdout, plan.cost_microusd, plan.simulated)
-    announce(confirmation, target, forecast)
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
@@ -155,18 +163,12 @@ def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list
     )
 
 
-# --- the result -----------------------------------------------------------------------------------
-
-
 def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:
     waiting = list(looper.suggestions().values())
     if terminal.json:
-        told = {
-            "waits_for": waiting[0].as_json(),
-            "suggestions": [one.as_json() for one in waiting],
-            "exit_code": 0,
-        }
-        terminal.document({**_document(looper, "waiting"), **told})
+        documents = [one.as_json() for one in waiting]
+        outcome = {"waits_for": documents[0], "suggestions": documents, "exit_code": 0}
+        terminal.document({**_document(looper, "waiting"), **outcome})
         return
     for one in waiting:
         terminal.result("")
@@ -201,8 +203,8 @@ def _show_end(terminal: Terminal, looper: runner.LoopRunner, *, pdf: bool) -> No
         report_files.write_whole(target, report_pdf.print_pdf(report_pdf.find_browser(), page))
         files["report_pdf"] = target
     if terminal.json:
-        told = {**final.as_json(), "files": {kind: str(path) for kind, path in files.items()}}
-        terminal.document({**_document(looper, "done"), **told, "exit_code": 0})
+        outcome = {**final.as_json(), "files": {kind: str(path) for kind, path in files.items()}}
+        terminal.document({**_document(looper, "done"), **outcome, "exit_code": 0})
         return
     _show_final(terminal, looper, final)
     for path in files.values():
@@ -241,16 +243,16 @@ def _show_final(terminal: Terminal, looper: runner.LoopRunner, final: LoopReport
 
 
 def _course_text(course: PromptCourse) -> str:
-    """Return what became of one of several prompts, in one line."""
-    name, found = course.first.prompt, course.holdout
+    """Return the result of one of several prompts, in one line."""
+    name, holdout = course.first.prompt, course.holdout
     if course.dropped:
         return f"{course.dropped}"
     if not course.better:
         return f"{name}: no better version was found"
     scores = f"{score(course.first.score)} to {score(course.best.score)} on the training cases"
-    if found is None or found["difference"]["estimate"] is None:
+    if holdout is None or holdout["difference"]["estimate"] is None:
         return f"{name}: {scores}"
-    difference = found["difference"]
+    difference = holdout["difference"]
     moved = change(difference["estimate"], difference["low"], difference["high"])
     return f"{name}: {scores}, {moved} on held-out cases"
 
@@ -263,18 +265,13 @@ def _show_iterations(terminal: Terminal, looper: runner.LoopRunner) -> None:
 def _document(looper: runner.LoopRunner, status: str) -> dict[str, Any]:
     loop = looper.loop
     return {
-        "loop": loop.id,
-        "experiment": loop.experiment,
-        "prompt": loop.prompt,
+        **record_json.fields_of(
+            loop, "experiment", "prompt", "point", "mode", "branch", "simulated",
+            "max_iterations", "budget_microusd", loop="id",
+        ),
         "status": status,
-        "point": str(loop.point),
-        "mode": loop.mode,
-        "branch": loop.branch,
-        "simulated": loop.simulated,
-        "max_iterations": loop.max_iterations,
-        "budget_microusd": loop.budget_microusd,
         "iterations": [
             {key: value for key, value in one._asdict().items() if key != "text"}
             for one in looper.iterations()
         ],
-    }
+    }  # fmt: skip

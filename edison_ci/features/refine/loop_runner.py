@@ -27,7 +27,6 @@ too:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import closing
 from dataclasses import replace
@@ -38,6 +37,7 @@ from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
+from edison_ci.features.refine.branch_commits import commit_to_branch
 from edison_ci.features.refine.evidence import evidence_of, split_cases
 from edison_ci.features.refine.loop_report import best_of, write_report
 from edison_ci.features.refine.loop_rows import (
@@ -56,14 +56,8 @@ from edison_ci.features.refine.refinement import RefineOptions, refine
 from edison_ci.features.refine.suggestions import suggestion_notice
 from edison_ci.features.refine.trials import out_of_budget
 from edison_ci.features.refine.weaknesses import quarantined_cases
-from edison_ci.git.command import run_git
-from edison_ci.git.forge import Change
-from edison_ci.proposals.branches import PlainGit, is_same_change
 from edison_ci.proposals.candidate import change_of, with_prompt
-from edison_ci.proposals.context import needs_repository, supersede_others
-from edison_ci.proposals.prompt_file import apply_suggestion
-from edison_ci.proposals.proposal import current_branch
-from edison_ci.proposals.proposal_text import message_of, title_of
+from edison_ci.proposals.context import supersede_others
 from edison_ci.records import RunStatus
 from edison_ci.results.weaknesses import rivals_in
 from edison_ci.stats.convergence import converged
@@ -81,7 +75,6 @@ if TYPE_CHECKING:
     from edison_ci.features.refine.loop_report import LoopReport
     from edison_ci.features.refine.loop_rows import Loop
     from edison_ci.features.refine.loop_start import LoopContext
-    from edison_ci.git.repository import Repository
     from edison_ci.store.runs import Run
     from edison_ci.store.suggestions import Suggestion
 
@@ -110,17 +103,6 @@ class Version(NamedTuple):
     version: str
     suggestion: str | None = None
     """What made it; None if a person did, or if it is the old one."""
-
-
-def committed_as(repository: Repository, change: Change) -> str | None:
-    """Return the commit of a change on its branch, where it may no longer be the last one."""
-    branch = f"{change.base_commit}..refs/heads/{change.branch}"
-    done = run_git("log", "--format=%H%n%B%x00", "--end-of-options", branch, cwd=repository.root)
-    for entry in done.out.decode("utf-8", "replace").split("\0") if done.code == 0 else ():
-        commit, _, message = entry.strip().partition("\n")
-        if commit and is_same_change(change, message):
-            return commit
-    return None
 
 
 class LoopRunner:
@@ -157,8 +139,6 @@ class LoopRunner:
             self._report_partial()
             raise
         return True
-
-    # --- measure ----------------------------------------------------------------------------------
 
     def _measure(self) -> None:
         rows = self.in_play()
@@ -250,8 +230,6 @@ class LoopRunner:
             )
         raise Interrupted("stopped", hint=f"continue with: edison loop {name}")
 
-    # --- decide -----------------------------------------------------------------------------------
-
     def _decide(self) -> None:
         rows = self.in_play()
         if all(row.score is None for row in rows):
@@ -279,8 +257,6 @@ class LoopRunner:
                 write_iteration(connection, self.loop, row._replace(pending=None))
             self._run_to(connection, RunStatus.COMPLETED)
             self._to(connection, LoopState.CONFIRMING, stopped_by=rule)
-
-    # --- refine -----------------------------------------------------------------------------------
 
     def _refine(self) -> None:
         rows = self.in_play()
@@ -359,8 +335,6 @@ class LoopRunner:
         with open_for_change(self._context.results) as connection:
             write_iteration(connection, self.loop, row)
 
-    # --- review ----------------------------------------------------------------------------------
-
     def _review(self) -> None:
         if self.loop.mode == "auto":
             with open_for_change(self._context.results) as connection:
@@ -403,22 +377,8 @@ class LoopRunner:
     def _commit_one(self, row: Iteration, one: Suggestion) -> str:
         """Commit one suggestion, unless the branch has it; return the new text of the prompt."""
         context, review = self._context, self._context.review
-        repository = needs_repository(review)
-        after = apply_suggestion(context.project, one, row.text.encode("utf-8", "surrogatepass"))
-        assert self.loop.branch is not None, "a loop that commits has a branch"
-        assert self.loop.base_commit is not None, "and a commit at which the branch starts"
-        change = Change(
-            branch=self.loop.branch,
-            base=current_branch(repository) or "HEAD",
-            base_commit=self.loop.base_commit,
-            files={review.in_repository(one.path): after},
-            key=one.hash,
-            title=title_of(one),
-            message=message_of(one),
-        )
-        commit = committed_as(repository, change)
-        if commit is None:
-            commit, _ = asyncio.run(PlainGit(repository).put(change))
+        text = row.text.encode("utf-8", "surrogatepass")
+        commit, after = commit_to_branch(review, self.loop, one, text)
         reach_point("committed")
         if one.status is not SuggestionStatus.APPLIED:
             changes = {"decided_by": context.actor.name, "decided_at": review.site.now()}
@@ -429,8 +389,6 @@ class LoopRunner:
         supersede_others(review, context.actor, one)
         context.on_step(f"committed {one.id} as {commit[:8]} on {self.loop.branch}")
         return after.decode("utf-8", "surrogatepass")
-
-    # --- finish -----------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
         evidence = self._evidence()
@@ -481,8 +439,6 @@ class LoopRunner:
             evidence = {"doubt": "no budget was left to measure it"}
         stopped = replace(self.loop, stopped_by="budget", evidence=evidence)
         self.final = write_report(self._context, stopped)
-
-    # --- storage ----------------------------------------------------------------------------------
 
     def iterations(self) -> list[Iteration]:
         """Return the measured iterations and the current one, with a row for each prompt."""

@@ -23,7 +23,8 @@ from edison_ci.features.refine import refiner as refine_refiner
 from edison_ci.features.refine import suggestions as refine_suggestions
 from edison_ci.features.refine import trials as refine_trials
 from edison_ci.features.refine import weaknesses as refine_weaknesses
-from edison_ci.features.refine.search import Generation, OffspringMaker, Search, SearchLimits, rank
+from edison_ci.features.refine.population import rank
+from edison_ci.features.refine.search import Generation, OffspringMaker, Search, SearchLimits
 from edison_ci.plan import plan as planning
 from edison_ci.plan import selection as plan_selection
 from edison_ci.proposals import guardrails
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from edison_ci.execute.run_options import RunContext
-    from edison_ci.features.refine.search import Member, SearchResult
+    from edison_ci.features.refine.population import Member
+    from edison_ci.features.refine.search import SearchResult
     from edison_ci.features.refine.weaknesses import Weakness
     from edison_ci.judges.judge import Judge
     from edison_ci.proposals.candidate import RefineTarget

@@ -10,21 +10,14 @@ question and the stored answers.
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access.proposal_terms import apply_base_terms
-from edison_ci.access.site import Role, Site
-from edison_ci.api.notices import notify
-from edison_ci.config import requirements
 from edison_ci.contracts import CallError
-from edison_ci.errors import CallFailed, Interrupted, UsageError
-from edison_ci.execute.standalone import standalone_client
+from edison_ci.errors import CallFailed
 from edison_ci.features.refine.evidence import evidence_of, split_cases
 from edison_ci.features.refine.refiner import RefinePrompt, ask_refiner
 from edison_ci.features.refine.sampling import first_part
@@ -35,141 +28,30 @@ from edison_ci.features.refine.suggestions import (
     history_of,
     simulation_of,
     store,
-    suggestion_notice,
 )
-from edison_ci.features.refine.trials import RESUME_HINT, out_of_budget, trial_name
+from edison_ci.features.refine.trials import open_clients, run_async, trial_name
 from edison_ci.features.refine.weaknesses import quarantined_cases, weaknesses
 from edison_ci.numeric import snap
-from edison_ci.proposals.candidate import target_of
 from edison_ci.proposals.guardrails import GuardrailContext
-from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.results.weaknesses import rivals_in
-from edison_ci.spelling import did_you_mean
 from edison_ci.stats.convergence import FEWEST_SEARCH_CASES
 from edison_ci.stats.pruning import ALPHA
 from edison_ci.stats.sentences import p_words, points
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import SpendingCap
 from edison_ci.store.runs import find_run
-from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from edison_ci.access.site import Actor
-    from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Model
     from edison_ci.execute.clients import ClientPool
     from edison_ci.features.refine.refiner import RefinerReply
     from edison_ci.features.refine.trials import TrialRunner
     from edison_ci.features.refine.weaknesses import Weakness
     from edison_ci.judges.judge import Judge
-    from edison_ci.proposals.candidate import RefineTarget
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.suggestions import Suggestion
-
-
-@dataclass(frozen=True, slots=True)
-class RefineRequest:
-    """A permitted request to refine a prompt: target, model and actor."""
-
-    action: str
-    project: Project
-    target: RefineTarget
-    model: Model
-    """The refiner."""
-    site: Site
-    actor: Actor
-
-    def audit_entry(self, made: Sequence[Suggestion]) -> AuditEntry:
-        """Return the audit entry for suggestions."""
-        after = [{"suggestion": one.id, "status": str(one.status)} for one in made]
-        entity = f"{self.target.experiment.id}/{self.target.prompt.id}"
-        return self.site.entry(self.actor, self.action, entity, after=after)
-
-    def tell(self, connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
-        """Tell people, in the current transaction, of suggestions that wait for a decision."""
-        for one in made:
-            if one.status is SuggestionStatus.PROPOSED:
-                notify(connection, self.site, suggestion_notice(one))
-
-
-def refine_request(
-    project: Project, action: str, experiment: str, prompt: str | None
-) -> RefineRequest:
-    """Return a request to refine a prompt; raises RoleError below the role editor."""
-    project = apply_base_terms(project)
-    chosen = _require_dataset(project, experiment)
-    target = target_of(project, chosen, prompt)
-    model = _refiner(project, chosen)
-    site = Site(project.root, project.file)
-    actor = site.require(Role.EDITOR, action, chosen.id)
-    requirements.refuse(requirements.missing(project, chosen, calls=requirements.REFINEMENT))
-    return RefineRequest(action, project, target, model, site, actor)
-
-
-def _require_dataset(project: Project, name: str) -> Experiment:
-    """Return an experiment that has a dataset."""
-    found = project.experiment(name)
-    if not found.file.data:
-        hint = "add a dataset: refining needs training and held-out cases"
-        raise UsageError(f"{name} has no dataset", hint=hint)
-    return found
-
-
-def _refiner(project: Project, experiment: Experiment) -> Model:
-    """Return the model that refines the prompts of an experiment."""
-    name = experiment.file.refine.by or project.file.defaults.refiner
-    if name is None:
-        raise UsageError(
-            f"{experiment.id} has no refiner model",
-            hint="add refine: {by: NAME} to it, or defaults: {refiner: NAME} to edison.yaml",
-        )
-    if name not in project.models:
-        hint = did_you_mean(name, project.models, label="models")
-        raise UsageError(f"there is no model {name!r}", hint=hint)
-    return project.models[name]
-
-
-_T = TypeVar("_T")
-
-
-def run_async(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in its own event loop; Ctrl-C raises Interrupted."""
-    try:
-        return asyncio.run(coroutine)
-    except KeyboardInterrupt:
-        raise Interrupted("stopped", hint=RESUME_HINT) from None
-
-
-@asynccontextmanager
-async def open_clients(trials: TrialRunner) -> AsyncIterator[ClientPool]:
-    """Yield clients of every model within the allowance; their cost is added to it."""
-    target = trials.target
-    reuse = dt.timedelta(days=target.project.file.settings.reuse_days)
-    with trials.open_context() as context:
-        opened = standalone_client(
-            target.project,
-            target.experiment,
-            context,
-            purpose="refine",
-            newer_than=utc.timestamp(context.now() - reuse),
-        )
-        async with opened as clients:
-            left = trials.allowance.left
-            if left is not None:
-                cap = SpendingCap(
-                    f"run:{clients.budget.run_id}", None, microusd=left, name="--budget"
-                )
-                clients.budget.caps = (*clients.budget.caps, cap)
-            try:
-                yield clients
-            except BudgetExhausted as error:
-                raise out_of_budget(error.refused.cap.name) from None
-            finally:
-                trials.allowance.spent_microusd += clients.usage.cost_microusd
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,15 +128,15 @@ async def _ask(
     options.on_step(
         f"asking {question.refiner.name} about {weak}, with {examples} training examples"
     )
-    found = _RefinerReplies()
+    collected = _RefinerReplies()
     async with open_clients(trials) as clients:
-        await _ask_each(question, clients, options.candidates, known, found)
-    if not found.replies and found.failures:
+        await _ask_each(question, clients, options.candidates, known, collected)
+    if not collected.replies and collected.failures:
         raise CallFailed(
-            f"every call to {question.refiner.name} failed: {found.failures[0]}",
+            f"every call to {question.refiner.name} failed: {collected.failures[0]}",
             hint="check the model with edison models test, then repeat the command",
         )
-    return found
+    return collected
 
 
 async def _ask_each(
@@ -262,7 +144,7 @@ async def _ask_each(
     clients: ClientPool,
     candidates: int,
     known: Mapping[str, str],
-    found: _RefinerReplies,
+    collected: _RefinerReplies,
 ) -> None:
     target, client = question.target, clients.of(question.refiner.model, "refine")
     answers = tuple(example.answer for example in question.weakness.examples)
@@ -274,9 +156,9 @@ async def _ask_each(
         try:
             replies = await ask_refiner(question, repeat, client.answer, background)
         except (CallError, ClientClosed) as error:
-            found.failures.append(str(error) or type(error).__name__)
+            collected.failures.append(str(error) or type(error).__name__)
             return
-        found.replies.append(replies)
+        collected.replies.append(replies)
         version = replies[-1].candidate.version
         if version is not None:
             taken = {version: "it is the same as another candidate", **taken}
@@ -318,7 +200,7 @@ class _Outdone(NamedTuple):
 
 @dataclass(slots=True)
 class _Contest:
-    """What came of measuring several candidates together."""
+    """The result of measuring several candidates together."""
 
     outdone: dict[str, _Outdone] = field(default_factory=dict)
     """The weak ones by version."""
@@ -339,19 +221,19 @@ def _contest(
         for one in chosen
         if one.candidate.change is not None and one.candidate.change.prompt is not None
     }
-    found = _Contest()
+    contest = _Contest()
     if len(prompts) < 2 or not stop.prune_weak_prompts:
-        return found
+        return contest
     training, half = split_cases(target)[0], first_part(target)
     looks = [half, tuple(sorted(training))] if len(half) >= FEWEST_SEARCH_CASES else []
     looks = looks[:1] if stop.adaptive_sampling else looks or [tuple(sorted(training))]
     for cases in looks:
-        left = [prompt for version, prompt in prompts.items() if version not in found.outdone]
+        left = [prompt for version, prompt in prompts.items() if version not in contest.outdone]
         if len(left) < 2:
             break
         options.on_step(f"comparing {len(left)} candidates on {len(cases):,} training cases")
         measured = trials.measure_versions(left, cases)
-        found.cost_microusd += measured.cost_microusd
+        contest.cost_microusd += measured.cost_microusd
         versions = {str(trial_name(prompt)): prompt.version for prompt in left}
         with closing(open_reader(trials.results)) as reader:
             level = ALPHA / len(looks)
@@ -360,8 +242,8 @@ def _contest(
             if rival.weak:
                 why = f"another candidate is better by {points(-rival.found.value)} points"
                 reason = f"{why} on {len(cases):,} training cases ({p_words(rival.found.p)})"
-                found.outdone[versions[rival.found.prompt]] = _Outdone(reason, cases)
-    return found
+                contest.outdone[versions[rival.found.prompt]] = _Outdone(reason, cases)
+    return contest
 
 
 def _suggestions(

@@ -19,23 +19,29 @@ same command takes the same path.
 from __future__ import annotations
 
 import asyncio
-import math
-import re
 from collections import Counter
 from contextlib import closing
 from dataclasses import field
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError
-from edison_ci.documents.text_diff import PatchRefused, diff_of, matcher, parse_patch
+from edison_ci.documents.text_diff import PatchRefused, diff_of, parse_patch
 from edison_ci.errors import CallFailed, OutOfBudget
-from edison_ci.features.refine.refinement import open_clients, run_async
+from edison_ci.features.refine.population import (
+    How,
+    Member,
+    cross,
+    front,
+    pick_parent,
+    rank,
+    survivors,
+)
 from edison_ci.features.refine.refiner import RefinePrompt, RejectedSuggestion, ask_refiner
-from edison_ci.features.refine.trials import trial_name
+from edison_ci.features.refine.trials import open_clients, run_async, trial_name
 from edison_ci.features.refine.weaknesses import WeaknessScope, quarantined_cases, weaknesses
-from edison_ci.numeric import exceeds, mean, mean_or_none, reaches, snap
+from edison_ci.numeric import mean, reaches, snap
 from edison_ci.proposals.candidate import Change, RefineTarget, with_prompt
 from edison_ci.proposals.guardrails import GuardrailContext, check_change, check_diff
 from edison_ci.providers.budget import BudgetExhausted
@@ -51,7 +57,7 @@ from edison_ci.store.suggestions import Guardrail, MadeBy
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.prompt import Prompt
     from edison_ci.features.refine.refiner import RefinerReply
@@ -62,201 +68,6 @@ if TYPE_CHECKING:
     from edison_ci.proposals.candidate import Candidate
     from edison_ci.records import Case
 
-
-# --- the population -------------------------------------------------------------------------------
-
-# A version that is best on a few cases can do something that the best one on average cannot. So the
-# population is a Pareto front over cases (as in GEPA, Agrawal et al. 2025), and a version becomes a
-# parent in proportion to the cases on which no other version beats it.
-How = Literal["base", "mutation", "crossover"]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A version of the prompt that has answered the training cases."""
-
-    version: str
-    text: str
-    """Of the prompt's file."""
-    scores: Mapping[str, float]
-    """Composite of each training case that has one, 0-1."""
-    how: How = "base"
-    parents: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    """The purpose of each change since the base prompt."""
-    born: int = 0
-    """The generation that made it; 0 for the base prompt."""
-    prompt: Prompt | None = field(default=None, compare=False, repr=False)
-    run_id: str = field(default="", compare=False)
-    """The run that measured it."""
-
-    @property
-    def mean(self) -> float:
-        """Mean over the cases that have a score; -1 without any, below every real score."""
-        return mean(self.scores.values()) if self.scores else -1.0
-
-    def mean_on(self, cases: Iterable[str]) -> float | None:
-        """Return the mean over some cases; None if none of them has a score."""
-        return mean_or_none([self.scores[case] for case in cases if case in self.scores])
-
-
-def rank(members: Iterable[Member]) -> list[Member]:
-    """Sort members by mean score, best first; ties by shorter text, then by age."""
-    return sorted(members, key=lambda one: (-snap(one.mean), len(one.text), one.born, one.version))
-
-
-def dominates(one: Member, other: Member) -> bool:
-    """Whether `one` is nowhere worse than `other`, and somewhere better."""
-    if not other.scores.keys() <= one.scores.keys():
-        return False
-    gains = [one.scores[case] - score for case, score in other.scores.items()]
-    more = len(one.scores) > len(other.scores)
-    return all(reaches(gain, 0) for gain in gains) and (
-        more or any(exceeds(gain, 0) for gain in gains)
-    )
-
-
-def front(members: Sequence[Member]) -> list[Member]:
-    """Return the Pareto front: the members that no other member dominates."""
-    return [one for one in members if not any(dominates(other, one) for other in members)]
-
-
-def champions(members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Return for each case the members with the best score on it."""
-    best: dict[str, float] = {}
-    for one in members:
-        for case, score in one.scores.items():
-            best[case] = max(score, best.get(case, -math.inf))
-    return {
-        case: [one for one in members if reaches(one.scores.get(case, -math.inf), score)]
-        for case, score in sorted(best.items())
-    }
-
-
-def shares(members: Sequence[Member]) -> dict[str, float]:
-    """Return, by version, how many cases each member of the front leads; ties are split.
-
-    The shares add up to the number of cases.
-    """
-    ahead = front(members)
-    found = dict.fromkeys((one.version for one in ahead), 0.0)
-    for holders in champions(ahead).values():
-        for one in holders:
-            found[one.version] += 1 / len(holders)
-    return found
-
-
-def pick_parent(members: Sequence[Member], rng: Random) -> Member:
-    """Draw a member of the front with probability proportional to the cases that it leads."""
-    held = shares(members)
-    known = {one.version: one for one in members}
-    if not any(held.values()):
-        return rank(members)[0]
-    versions = sorted(held)
-    return known[rng.choices(versions, [held[version] for version in versions])[0]]
-
-
-def survivors(members: Sequence[Member], most: int, *, always: str) -> list[Member]:
-    """Return at most `most` members, best first, `always` among them.
-
-    After `always`, each pick is the member that leads most cases not led by the earlier picks; ties
-    go to the better mean.
-    """
-    held = {case: {one.version for one in holders} for case, holders in champions(members).items()}
-    left = rank({one.version: one for one in members}.values())
-    kept = [one for one in left if one.version == always]
-    while left and len(kept) < most:
-        names = {one.version for one in kept}
-        left = [one for one in left if one.version not in names]
-        open_cases = [holders for holders in held.values() if not holders & names]
-        if not left:
-            break
-        # `max` takes the first of equals, which is the one with the best mean.
-        kept.append(max(left, key=lambda one: sum(one.version in each for each in open_cases)))
-    return rank(kept)
-
-
-# --- combining two versions -----------------------------------------------------------------------
-
-# Both versions are changes of one base text. A change that only one of them makes is kept. Where
-# both add lines at the same place, both additions follow each other without duplicate lines. Where
-# both rewrite the same lines, the first version wins.
-_WORD = re.compile(r"\w+")
-
-
-class Edit(NamedTuple):
-    """A replacement of lines `start` to `stop` (exclusive); an insertion where they are equal."""
-
-    start: int
-    stop: int
-    lines: tuple[str, ...]
-
-    @property
-    def adds(self) -> bool:
-        """Whether it removes nothing."""
-        return self.start == self.stop
-
-    def clashes(self, other: Edit) -> bool:
-        """Whether both edits change the same lines."""
-        if self.adds and other.adds:
-            return False
-        if self.adds:
-            return other.start < self.start < other.stop
-        if other.adds:
-            return self.start < other.start < self.stop
-        return self.start < other.stop and other.start < self.stop
-
-
-def edits(before: str, after: str) -> list[Edit]:
-    """Return the edits from one text to another, in line order."""
-    old, new = before.split("\n"), after.split("\n")
-    return [
-        Edit(start, stop, tuple(new[new_start:new_stop]))
-        for tag, start, stop, new_start, new_stop in matcher(old, new).get_opcodes()
-        if tag != "equal"
-    ]
-
-
-def apply_edits(text: str, changes: Sequence[Edit]) -> str:
-    """Apply edits that do not clash and are in line order."""
-    lines, at = text.split("\n"), 0
-    found: list[str] = []
-    for edit in changes:
-        found += lines[at : edit.start]
-        found += edit.lines
-        at = edit.stop
-    return "\n".join([*found, *lines[at:]])
-
-
-def cross(base: str, first: str, second: str) -> str | None:
-    """Return the base text with the changes of both versions; None if that is no new text."""
-    text = apply_edits(base, _merge_edits(edits(base, first), edits(base, second)))
-    return None if text in (base, first, second) else text
-
-
-def _merge_edits(own: Sequence[Edit], others: Sequence[Edit]) -> list[Edit]:
-    """Return the edits of both in line order; insertions come before replacements."""
-    found = {(edit.start, edit.stop): edit for edit in own}
-    said = {_words(line) for edit in own for line in edit.lines}
-    for edit in others:
-        if edit in own or any(edit.clashes(mine) for mine in own):
-            continue
-        lines = edit.lines
-        if edit.adds:
-            lines = tuple(line for line in lines if not line.strip() or _words(line) not in said)
-            if lines != edit.lines and not any(line.strip() for line in lines):
-                continue
-        place = (edit.start, edit.stop)
-        before = found[place].lines if place in found else ()
-        found[place] = Edit(*place, (*before, *lines))
-    return sorted(found.values())
-
-
-def _words(line: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(line.casefold()))
-
-
-# --- new versions ---------------------------------------------------------------------------------
 
 SAMPLE_CASES = 12
 """Random training cases from which a refiner sees failures. Few, so that questions differ and no
@@ -360,8 +171,6 @@ class OffspringMaker:
         background = self._background(dict(self._history.known), made_by=MadeBy.OPTIMIZE)
         return check_diff(target, diff, "\n".join(dict.fromkeys(notes)), background)
 
-    # --- crossover --------------------------------------------------------------------------------
-
     def _cross(self, members: Sequence[Member], rng: Random) -> Offspring | None:
         first = pick_parent(members, rng)
         second = pick_parent([one for one in members if one.version != first.version], rng)
@@ -377,8 +186,6 @@ class OffspringMaker:
             return None
         self._known[change.prompt.version] = _KNOWN
         return Offspring(change.prompt, text, "crossover", (first, second), notes)
-
-    # --- mutation ---------------------------------------------------------------------------------
 
     def _mutation(
         self, reader: sqlite3.Connection, parent: Member, rng: Random
@@ -486,8 +293,6 @@ class OffspringMaker:
         child = Offspring(change.prompt, change.text, "mutation", (request.parent,), notes)
         found.children.append(child)
 
-
-# --- the search -----------------------------------------------------------------------------------
 
 SCREEN_CASES = 10
 """Training cases on which a child is screened before it is measured on all of them."""
@@ -598,8 +403,6 @@ class Search:
         if converged(scores, min_delta=stop.min_delta, window=stop.window).value:
             return "converged"
         return "generations" if len(course.generations) >= limits.generations else ""
-
-    # --- a generation -----------------------------------------------------------------------------
 
     def _generation(self, course: SearchResult, number: int) -> bool:
         """Run one generation; return whether the budget has no room for another."""

@@ -7,10 +7,11 @@ same command continues, because answers are stored.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -18,12 +19,14 @@ from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
 from edison_ci.execute.budgets import caps_of, run_limit
 from edison_ci.execute.run_options import BaseReference, RunOptions, allow_code
 from edison_ci.execute.session import Session
+from edison_ci.execute.standalone import standalone_client
 from edison_ci.features.refine.evidence import split_cases
 from edison_ci.features.refine.sampling import TrialSampling
 from edison_ci.features.refine.weaknesses import split_part
 from edison_ci.git.repository import Repository
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
+from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.records import PromptId, RunStatus
 from edison_ci.results.spending import phase_prices
 from edison_ci.store.database import open_reader
@@ -32,12 +35,13 @@ from edison_ci.store.runs import TRIAL, done_trial, move_run
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from edison_ci.config.load import Experiment
     from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.run_options import CaseRounds, RunContext, RunOutcome
     from edison_ci.features.refine.evidence import Sampling
     from edison_ci.plan.estimate import Load
@@ -328,6 +332,45 @@ class TrialRunner:
         if ended.exit_code is ExitCode.BUDGET:
             raise out_of_budget(str(ended.progress.stopped_by))
         raise Interrupted("stopped", hint=RESUME_HINT)
+
+
+_T = TypeVar("_T")
+
+
+def run_async(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in its own event loop; Ctrl-C raises Interrupted."""
+    try:
+        return asyncio.run(coroutine)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped", hint=RESUME_HINT) from None
+
+
+@asynccontextmanager
+async def open_clients(trials: TrialRunner) -> AsyncIterator[ClientPool]:
+    """Yield clients of every model within the allowance; their cost is added to it."""
+    target = trials.target
+    reuse = dt.timedelta(days=target.project.file.settings.reuse_days)
+    with trials.open_context() as context:
+        opened = standalone_client(
+            target.project,
+            target.experiment,
+            context,
+            purpose="refine",
+            newer_than=utc.timestamp(context.now() - reuse),
+        )
+        async with opened as clients:
+            left = trials.allowance.left
+            if left is not None:
+                cap = SpendingCap(
+                    f"run:{clients.budget.run_id}", None, microusd=left, name="--budget"
+                )
+                clients.budget.caps = (*clients.budget.caps, cap)
+            try:
+                yield clients
+            except BudgetExhausted as error:
+                raise out_of_budget(error.refused.cap.name) from None
+            finally:
+                trials.allowance.spent_microusd += clients.usage.cost_microusd
 
 
 def trial_name(prompt: Prompt) -> PromptId:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.features.refine.search import (
+from edison_ci.features.refine.population import (
     Member,
     apply_edits,
     champions,

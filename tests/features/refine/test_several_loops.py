@@ -11,10 +11,10 @@ import pytest
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
+from edison_ci.features.refine.library import refine_request
 from edison_ci.features.refine.loop_rows import course_of
 from edison_ci.features.refine.loop_runner import LoopRunner
 from edison_ci.features.refine.loop_start import LoopContext, LoopRequest, begin
-from edison_ci.features.refine.refinement import refine_request
 from edison_ci.features.refine.refiner import refiner_of
 from edison_ci.features.simulator.assignment import parse_blocks
 from edison_ci.proposals.candidate import target_of
@@ -187,9 +187,9 @@ def test_the_report_has_the_course_of_each_prompt(evolved: Past) -> None:
     assert loud["dropped"].startswith("loud is dropped: ")
     files = {file.kind: file.path for file in final.files}
     text = files["report_md"].read_text()
-    for words in ("## Prompts", "| loud | 2 |", "loud is dropped: ", "## The change of hello"):
+    for words in ("## Prompts", "| `loud` | 2 |", "loud is dropped: ", "## The change of `hello`"):
         assert words in text, words
-    assert "## The change of loud" not in text
+    assert "## The change of `loud`" not in text
     assert files["prompt-hello_md"].read_text() == files["prompt_md"].read_text()
     assert "id: loud" in files["prompt-loud_md"].read_text()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from tests.cli.conftest import Edison
+    from tests.conftest import Edison
 
 pytestmark = pytest.mark.daily
 
