@@ -18,7 +18,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.case_facts import SIZES
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.execute import standalone, tasks
-from edison_ci.features.assist import case_replies, generated_cases, generation
+from edison_ci.features.assist import case_replies, generated_cases, generation, writing_session
 from edison_ci.features.assist.case_slots import (
     ATTACK_COUNTS,
     ATTACKS,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.features.assist.case_replies import CaseForm
-    from edison_ci.features.assist.generated_cases import WritingSession
     from edison_ci.features.assist.generation import Generated, GeneratedCase, Writers
+    from edison_ci.features.assist.writing_session import WritingSession
     from edison_ci.records import Case
     from edison_ci.results.case_likeness import KnownCases
     from edison_ci.results.coverage import Coverage, DimensionCoverage
@@ -160,7 +160,7 @@ def generate(state: CliState, request: GenerateRequest) -> None:
       edison dataset generate --topic billing --type reasoning --difficulty 4:70
       edison dataset generate --by small --by large --verify-by judge
     """
-    session = generated_cases.WritingSession.open(state, request, "dataset generate", "synthetic")
+    session = writing_session.WritingSession.open(state, request, "dataset generate", "synthetic")
     hints = request.hints.strip() or (session.experiment.file.objective or "")[:1_000]
     order = CaseOrder(
         request.count,
@@ -262,7 +262,7 @@ def adversarial(state: CliState, request: AdversarialRequest) -> None:
       edison dataset adversarial --attack injection --attack leak --count 10
       edison dataset adversarial --keep failing --budget 1 --yes
     """
-    session = generated_cases.WritingSession.open(
+    session = writing_session.WritingSession.open(
         state, request, "dataset adversarial", "adversarial"
     )
     attacks = [*dict.fromkeys(request.attacks)] or [*ATTACKS]
@@ -530,7 +530,7 @@ def fill(state: CliState, request: FillRequest) -> None:
       edison dataset fill
       edison dataset fill support-reply --most 20 --yes
     """
-    session = generated_cases.WritingSession.open(state, request, "dataset fill", "synthetic")
+    session = writing_session.WritingSession.open(state, request, "dataset fill", "synthetic")
     terminal, experiment = session.terminal, session.experiment
     targets = experiment.file.coverage
     before = result_coverage.coverage_of(session.cases, targets)

@@ -11,6 +11,8 @@ import json
 import re
 import shutil
 from dataclasses import asdict, field, fields
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -22,11 +24,11 @@ from edison_ci.config import project as config_project
 from edison_ci.documents import files as document_files
 from edison_ci.documents import json_text, marks, yaml_edit, yaml_text
 from edison_ci.errors import UsageError
+from edison_ci.features.assist.draft_kinds import prompt_file
 from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Json
@@ -55,37 +57,17 @@ _DEFAULTS: dict[str, dict[str, Json]] = {
     },
     "limits": {"stop": {"max_iterations": 8, "window": 2, "budget_usd": 1}},
 }
-_MODELS = """\
-# yaml-language-server: $schema=.edison/schemas/models.schema.json
-version: 1
+_TEXTS = Path(__file__).parent / "project"
+"""Files of a new project; a word after @ is replaced."""
 
-# Simulated models: offline, free, seeded. They are no evidence about real models.
-small: {provider: sim, model: small}
-large: {provider: sim, model: large}
-judge: {provider: sim, model: judge}
-refiner: {provider: sim, model: refiner}
-assistant: {provider: sim, model: assistant}
-"""
-_RUBRIC = """\
-  - name: Accuracy
-    description: States only what the input supports, and gets every fact right.
-    weight: 0.4
-    scale: "0-5"
-  - name: Completeness
-    description: Answers every part of what was asked.
-    weight: 0.3
-    scale: "0-5"
-  - name: Clarity
-    description: Can be understood at the first reading.
-    weight: 0.3
-    scale: "0-5"
-"""
-_IGNORED = """\
-# Results, cache and locks stay on this machine. trust.yaml and schemas/ are committed.
-.edison/*.db*
-.edison/cache/
-.edison/locks/
-"""
+
+class _Text(Template):
+    delimiter = "@"
+
+
+def _text(file: str, **values: str) -> str:
+    """Return the text of a file of a new project."""
+    return _Text((_TEXTS / file).read_text(encoding="utf-8")).substitute(values)
 
 
 @dataclass(slots=True)
@@ -125,11 +107,8 @@ class ProjectDraft:
     def rename(self, target: Path) -> None:
         """Name the experiment by what it is for; no file of the target has the name."""
         words = re.findall(r"[A-Za-z0-9]+", self.hints.replace("'", ""))
-        telling = [word for word in words if word.lower() not in _SMALL_WORDS]
-        name = (
-            config_project.slug(" ".join((telling or words)[:_NAME_WORDS]))[:40].strip("-")
-            or "first"
-        )
+        content_words = [word for word in words if word.lower() not in _SMALL_WORDS] or words
+        name = config_project.slug(" ".join(content_words[:_NAME_WORDS]))[:40].strip("-") or "first"
         self.name, number = name, 2
         while any((target / path).exists() for path in self._own_files()):
             self.name, number = f"{name}-{number}", number + 1
@@ -145,63 +124,34 @@ class ProjectDraft:
         name = self.name
         return {
             "edison.yaml": self._project_file(),
-            "models.yaml": self.models or _MODELS,
+            "models.yaml": self.models or _text("models.yaml"),
             f"experiments/{name}.yaml": self._experiment(),
             f"rubrics/{name}.yaml": self.rubric or self.rubric_skeleton(),
-            f"prompts/{name}.md": self.prompt_file(self.prompt or self.prompt_skeleton()),
+            f"prompts/{name}.md": prompt_file(name, self.prompt or self.prompt_skeleton()),
             f"datasets/{name}.jsonl": self.data or self._first_case(),
-            ".gitignore": _IGNORED,
+            ".gitignore": _text("gitignore"),
         }
 
     def _project_file(self) -> str:
-        lines = [
-            "# yaml-language-server: $schema=.edison/schemas/edison.schema.json",
-            "version: 1",
-            f"project: {yaml_edit.scalar(self.project)}",
-            "",
-            "# Used wherever an experiment or a command names nothing else.",
-            "defaults:",
-            "  model: small",
-            "  judge: judge",
-            f"  refiner: {yaml_edit.scalar(self.refiner)}",
-            f"  assistant: {yaml_edit.scalar(self.drafter or SIMULATOR)}",
-            "  budget_usd: 5          # a run stops before it would spend more",
-        ]
-        return "\n".join([*lines, ""])
+        return _text(
+            "edison.yaml",
+            project=yaml_edit.scalar(self.project),
+            refiner=yaml_edit.scalar(self.refiner),
+            assistant=yaml_edit.scalar(self.drafter or SIMULATOR),
+        )
 
     def _experiment(self) -> str:
-        name = self.name
-        head = "\n".join(
-            [
-                "# yaml-language-server: $schema=../.edison/schemas/experiment.schema.json",
-                f"experiment: {yaml_edit.scalar(name)}",
-                "",
-                f"prompts: [prompts/{name}.md]",
-                self.fragment("models"),
-                "datasets:",
-                f"  - {{path: datasets/{name}.jsonl, kind: {self.data_kind}}}",
-                "# The refiner learns from 60% of the cases; the rest proves the change.",
-                "split: {holdout: 0.4, seed: 0}",
-                "",
-                "# Checks cost nothing. Every one must hold for an answer to pass.",
-                "checks:",
-                *self._checks(),
-                "",
-                f"rubric: rubrics/{name}.yaml",
-                self.fragment("judges"),
-                "",
-                "gates:",
-                "  - {metric: composite, no_worse_than: base, margin: 10pp}   # no regression",
-                "  - {metric: pass_rate, at_least: 25%}        # raise it as the prompt improves",
-                "  - {metric: errors, at_most: 5%}",
-                "",
-                self.fragment("limits"),
-                f"refine: {{by: {yaml_edit.scalar(self.refiner)}}}",
-                "",
-            ]
+        text = _text(
+            "experiment.yaml",
+            name=self.name,
+            quoted_name=yaml_edit.scalar(self.name),
+            kind=self.data_kind,
+            checks="\n".join(self._checks()),
+            refiner=yaml_edit.scalar(self.refiner),
+            **{step: self.fragment(step) for step in FRAGMENTS},
         )
         objective = self.objective or "Answer what is asked, correctly and in few words."
-        return yaml_edit.with_text(head, "objective", objective, after="experiment")
+        return yaml_edit.with_text(text, "objective", objective, after="experiment")
 
     def _checks(self) -> list[str]:
         rows = ["  - not: {regex: '(?i)as an ai'}", "  - words: {max: 400}"]
@@ -221,19 +171,12 @@ class ProjectDraft:
 
     def rubric_skeleton(self) -> str:
         """Return a rubric to begin with."""
-        head = "# yaml-language-server: $schema=../.edison/schemas/rubric.schema.json"
-        return with_threshold(
-            f"{head}\nrubric: {yaml_edit.scalar(self.name)}\ncriteria:\n{_RUBRIC}"
-        )
+        return with_threshold(_text("rubric.yaml", name=yaml_edit.scalar(self.name)))
 
     def prompt_skeleton(self) -> str:
         """Return a prompt to begin with."""
         rows = [f"{name}: {{{{ {name} }}}}" for name in self.inputs or ["message"]]
         return "\n".join([self.objective or "Answer what is asked.", "", *rows])
-
-    def prompt_file(self, text: str) -> str:
-        """Return the file of the prompt with this message."""
-        return f"---\nid: {self.name}\n---\n# user\n{text.strip()}\n"
 
     def _first_case(self) -> str:
         row = {"id": "first", "input": dict.fromkeys(self.inputs or ["message"], "Hello.")}
@@ -249,8 +192,8 @@ def with_threshold(rubric: str) -> str:
     """Return the text of a rubric by which an answer can fail."""
     if "\npass_at:" in rubric:
         return rubric
-    said = "# An answer passes if its weighted score reaches this."
-    return f"{rubric.rstrip()}\n\n{said}\npass_at: {PASS_AT}\n"
+    comment = "# An answer passes if its weighted score reaches this."
+    return f"{rubric.rstrip()}\n\n{comment}\npass_at: {PASS_AT}\n"
 
 
 def fragment_values(text: str) -> dict[str, Json]:
@@ -288,14 +231,14 @@ class SavedDraft:
             value = json_text.parse_json(data.decode())
             if not isinstance(value, dict) or value.pop("version", None) != VERSION:
                 return None
-            if value.keys() != {each.name for each in fields(ProjectDraft)}:
+            if value.keys() != {field.name for field in fields(ProjectDraft)}:
                 return None
-            found = TypeAdapter(ProjectDraft).validate_python(value)
+            draft = TypeAdapter(ProjectDraft).validate_python(value)
         except (marks.Fault, ValueError):
             return None
         # The name becomes the names of files.
-        usable = found.step >= 0 and found.name and found.name == config_project.slug(found.name)
-        return found if usable else None
+        usable = draft.step >= 0 and draft.name and draft.name == config_project.slug(draft.name)
+        return draft if usable else None
 
     def save(self, draft: ProjectDraft) -> None:
         """Save the answers."""

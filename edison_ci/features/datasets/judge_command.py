@@ -1,16 +1,8 @@
-"""edison dataset judge: the quality of the questions of a dataset, rated by judges.
-
-Calls go through the same clients as those of a run: booked before they are sent, and never bought
-twice. The scores of a case are stored before the next case is taken, so that the command continues
-where it was interrupted.
-"""
+"""edison dataset judge: the quality of the questions of a dataset, rated by judges."""
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from collections import Counter
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -22,20 +14,17 @@ from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import case_facts, requirements
-from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents import record_json
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
-from edison_ci.execute import standalone
 from edison_ci.features.datasets import health as dataset_health
+from edison_ci.features.datasets import question_grading
 from edison_ci.judges import instructions as judge_instructions
 from edison_ci.judges import judge as judge_judge
 from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.plan import selection as plan_selection
-from edison_ci.providers import budget as provider_budget
-from edison_ci.providers import resilience
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import judgments, ledger
+from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,13 +32,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.rubric import Criterion
-    from edison_ci.execute.clients import ClientPool
-    from edison_ci.execute.run_options import RunContext
     from edison_ci.features.datasets.health import CriterionQuality, JudgedQuestion
-    from edison_ci.judges.pointwise import JudgeScores
-    from edison_ci.providers.client import BudgetUsage
-    from edison_ci.records import Case, Completion, Request
-    from edison_ci.store.judgments import QuestionScore
+    from edison_ci.records import Case, Request
 
 _MOST_JUDGES = 5
 _LISTED = 5
@@ -134,7 +118,7 @@ def judge(state: CliState, request: JudgeRequest) -> None:
     calls = _calls(judges, _selected_cases(project, experiment, selection))
     sessions.confirm_calls(terminal, project, calls, yes=request.yes)
     age = dt.timedelta(days=0 if request.no_cache else project.file.settings.reuse_days)
-    result = QuestionGrading(
+    result = question_grading.QuestionGrading(
         project,
         experiment,
         judges,
@@ -245,7 +229,7 @@ def _finish(
     terminal: Terminal,
     project: Project,
     order: _Order,
-    result: QuestionGradingResult,
+    result: question_grading.QuestionGradingResult,
 ) -> None:
     experiment, names = order.experiment, order.names
     cases = _selected_cases(project, experiment, order.selection)
@@ -271,7 +255,7 @@ def _finish(
         raise CallFailed(f"no judge returned a rating: {reasons}", hint="see: edison models test")
 
 
-def _show(terminal: Terminal, result: QuestionGradingResult) -> None:
+def _show(terminal: Terminal, result: question_grading.QuestionGradingResult) -> None:
     for name, count in result.failed.items():
         terminal.result(
             "  ", StyledText(f"{counted(count, 'verdict')} of {name} could not be used", ODD),
@@ -447,7 +431,7 @@ def question_json(question: JudgedQuestion) -> dict[str, Any]:
     )
 
 
-def _calls_json(result: QuestionGradingResult) -> dict[str, Any]:
+def _calls_json(result: question_grading.QuestionGradingResult) -> dict[str, Any]:
     usage = result.usage
     return {
         **record_json.fields_of(result, "cases", "failed", "reasons", stopped="closed"),
@@ -455,143 +439,3 @@ def _calls_json(result: QuestionGradingResult) -> dict[str, Any]:
         "calls": {"made": usage.bought if usage else 0, "reused": usage.reused if usage else 0},
         "cost_microusd": usage.cost_microusd if usage else 0,
     }
-
-
-@dataclass(slots=True)
-class QuestionGradingResult:
-    """Counts and failures of a question grading."""
-
-    cases: int = 0
-    """Cases that were judged."""
-    failed: Counter[str] = field(default_factory=Counter)
-    """Failed verdicts, by judge."""
-    reasons: dict[str, str] = field(default_factory=dict)
-    """The first reason of failure, by judge."""
-    answered: int = 0
-    """Verdicts with at least one score."""
-    closed: dict[str, str] = field(default_factory=dict)
-    """Judges that take no more calls, and why."""
-    exhausted: str = ""
-    """The budget that is used up."""
-    usage: BudgetUsage | None = None
-    """Calls made and reused, with their cost."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionGrading:
-    """Judges, and the experiment whose cases they score."""
-
-    project: Project
-    experiment: Experiment
-    judges: Sequence[pointwise.QuestionJudge]
-    context: RunContext
-    newer_than: str
-    budget_microusd: int | None = None
-
-    def run(self, cases: Iterator[Case]) -> QuestionGradingResult:
-        """Let every judge score every case."""
-        return asyncio.run(self._run(cases))
-
-    async def _run(self, cases: Iterator[Case]) -> QuestionGradingResult:
-        result = QuestionGradingResult()
-        opened = standalone.standalone_client(
-            self.project,
-            self.experiment,
-            self.context,
-            purpose="question",
-            newer_than=self.newer_than,
-        )
-        async with opened as clients:
-            budget = clients.budget
-            if self.budget_microusd is not None:
-                limit, scope = self.budget_microusd, f"run:{budget.run_id}"
-                budget.caps = (
-                    *budget.caps,
-                    ledger.SpendingCap(scope, None, microusd=limit, name="--budget"),
-                )
-            result.usage = clients.usage
-            workers = max(judge.judge.model.limits.concurrency for judge in self.judges)
-            await judge_judge.run_concurrently(
-                [self._worker(cases, clients, result) for _ in range(workers)]
-            )
-        return result
-
-    async def _worker(
-        self, cases: Iterator[Case], clients: ClientPool, result: QuestionGradingResult
-    ) -> None:
-        for case in cases:
-            if result.exhausted or len(result.closed) == len(self.judges):
-                return
-            try:
-                asked = [j for j in self.judges if j.judge.name not in result.closed]
-                rows = await judge_judge.run_concurrently(
-                    [self._judge(j, case, clients, result) for j in asked]
-                )
-            except provider_budget.BudgetExhausted as error:
-                result.exhausted = error.refused.cap.name
-                return
-            await clients.budget.writer.write(
-                judgments.write_question_scores([row for scores in rows for row in scores])
-            )
-            result.cases += 1
-
-    async def _judge(
-        self,
-        judge: pointwise.QuestionJudge,
-        case: Case,
-        clients: ClientPool,
-        result: QuestionGradingResult,
-    ) -> list[QuestionScore]:
-        replies: list[tuple[str, int]] = []
-
-        async def ask(name: str, request: Request) -> Completion:
-            try:
-                answer = await clients.of(self.project.models[name], "judge").answer(request)
-            except resilience.ClientClosed as closed:
-                result.closed[name] = closed.reason
-                raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
-            replies.append((request.request_hash, answer.answer_no))
-            return answer.completion
-
-        judge_score = await judge.judge_case(case, ask)
-        name = judge.judge.name
-        if judge_score.verdict is None:
-            result.failed[name] += 1
-            reason = judge_score.failure.reason if judge_score.failure is not None else ""
-            result.reasons.setdefault(name, reason)
-        else:
-            result.answered += 1
-        request_hash, answer_no = (
-            replies[-1] if replies else (judge.request(case).request_hash, None)
-        )
-        return list(self._rows(judge, case, judge_score, (request_hash, answer_no)))
-
-    def _rows(
-        self,
-        judge: pointwise.QuestionJudge,
-        case: Case,
-        judge_score: JudgeScores,
-        answer: tuple[str, int | None],
-    ) -> Iterator[QuestionScore]:
-        now, content = utc.timestamp(self.context.now()), case_facts.content_hash(case)
-        for criterion in judge.criteria:
-            verdict = judge_score.verdict
-            scored = None if verdict is None else verdict.scores.get(criterion.name)
-            missing = judge_score.missing(criterion.name)
-            yield judgments.QuestionScore(
-                experiment=self.experiment.id,
-                case_id=case.id,
-                judge=judge.judge.name,
-                criterion=judge.stored_name(criterion),
-                case_hash=content,
-                hash=judge.hash,
-                score=None if scored is None else scored.raw,
-                low=criterion.scale.min,
-                high=criterion.scale.max,
-                reason=scored.reason if scored is not None else missing.reason if missing else "",
-                status="ok" if scored is not None else "error",
-                simulated=judge.judge.model.simulated,
-                request_hash=answer[0],
-                answer_no=answer[1],
-                judged_at=now,
-            )

@@ -447,7 +447,7 @@ def _search_document(target: RefineTarget, result: OptimizeResult) -> dict[str, 
         "search": result.id,
         "run_id": search.base.run_id,
         "stopped_by": search.stopped_by,
-        "generations": [generation.as_json() for generation in search.generations],
+        "generations": [generation._asdict() for generation in search.generations],
         "population": [
             {
                 **record_json.fields_of(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
+from edison_ci.documents import record_json
 from edison_ci.errors import UsageError
 from edison_ci.features.refine.weaknesses import quarantined_cases, split_of
 from edison_ci.numeric import exceeds, mean_or_none, rounded
@@ -87,15 +88,6 @@ class Growth:
         added, removed = len(change.patch.added), len(change.patch.removed)
         return cls(chars, rounded(100 * chars / before, 1), added, removed)
 
-    def as_json(self) -> dict[str, float]:
-        """Return the growth as a JSON value."""
-        return {
-            "chars": self.chars,
-            "percent": self.percent,
-            "lines_added": self.lines_added,
-            "lines_removed": self.lines_removed,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class SplitEvidence:
@@ -145,18 +137,12 @@ class SplitEvidence:
             "after": interval_json(self.after),
             "difference": {
                 "estimate": self.gain,
-                "low": self.low,
-                "high": self.high,
-                "n": self.n,
-                "p": self.p,
-                "p_gain": self.p_gain,
-                "method": self.method,
+                **record_json.fields_of(self, "low", "high", "n", "p", "p_gain", "method"),
             },
             "decision": self.decision,
             "sentence": self.sentence(kind),
             **{str(move): [*self.moved.get(move, ())] for move in Move},
-            "missing": self.missing,
-            "pass_rate": self.pass_rate._asdict(),
+            **record_json.fields_of(self, "missing", "pass_rate"),
             "head_to_head": self.preference or None,
         }
 
@@ -207,10 +193,6 @@ class Sampling:
             return ""
         taken = f"{self.measured:,} of {cases(self.planned)}"
         return f"Stopped after {taken} for training: already clear (early-stopping corrected)"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
-        return {"measured": self.measured, "planned": self.planned, "clear": self.clear}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,27 +293,20 @@ class Evidence:
         return {
             "train": None if self.train is None else self.train.as_json("training"),
             "holdout": None if self.holdout is None else self.holdout.as_json("unseen"),
-            "verified": self.verified,
-            "proven": self.proven,
-            "doubt": self.doubt,
-            "sentence": self.sentence,
+            **record_json.fields_of(self, "verified", "proven", "doubt", "sentence"),
             "criteria": [
                 {
-                    "name": each.name,
-                    "kind": each.kind,
-                    **each.train._asdict(),
-                    "holdout": each.holdout._asdict(),
+                    **record_json.fields_of(component, "name", "kind"),
+                    **component.train._asdict(),
+                    "holdout": component.holdout._asdict(),
                 }
-                for each in self.components
+                for component in self.components
             ],
-            "cost_microusd": self.cost_microusd._asdict(),
-            "blocked": self.blocked._asdict(),
-            "growth": self.growth.as_json(),
-            "sampling": None if self.sampling is None else self.sampling.as_json(),
+            **record_json.fields_of(self, "cost_microusd", "blocked", "growth"),
+            "sampling": None
+            if self.sampling is None
+            else record_json.fields_of(self.sampling, "measured", "planned", "clear"),
         }
-
-
-# --- computation ---------------------------------------------------------------------------------
 
 
 def evidence_of(

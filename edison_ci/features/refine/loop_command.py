@@ -16,7 +16,7 @@ from edison_ci.cli import lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.decide import recommendation
+from edison_ci.decide import findings
 from edison_ci.documents import record_json
 from edison_ci.errors import OutOfBudget
 from edison_ci.features.refine import library
@@ -29,9 +29,6 @@ from edison_ci.proposals import candidate, context
 from edison_ci.report import files as report_files
 from edison_ci.report import pdf as report_pdf
 from edison_ci.report.document import plain_rows
-from edison_ci.results import case_filter as result_case_filter
-from edison_ci.results import leaderboard as result_leaderboard
-from edison_ci.results import spending as result_spending
 from edison_ci.store import suggestions
 
 if TYPE_CHECKING:
@@ -150,17 +147,8 @@ def _place(
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    case_filter = result_case_filter.case_filter_of(project, name, connection)
-    measured = result_leaderboard.measurements_of(
-        connection, name, case_filter, result_spending.CurrentPrices(project)
-    )
-    return (
-        []
-        if measured is None
-        else rankings.recommendation_sentences(
-            recommendation.advise(name, measured, case_filter, recommendation.Requirements())
-        )
-    )
+    advice = findings.advice_on(connection, project, name)
+    return [] if advice is None else rankings.recommendation_sentences(advice)
 
 
 def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents import record_json
 from edison_ci.documents.text_diff import diff_of
 from edison_ci.features.refine.loop_rows import (
     PhaseSpending,
@@ -95,17 +96,11 @@ class PromptCourse:
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON value."""
         return {
-            "prompt": self.first.prompt,
-            "path": self.first.path,
+            **record_json.fields_of(self.first, "prompt", "path"),
             "iterations": len(self.iterations),
-            "first": {"version": self.first.version, "score": self.first.score},
-            "best": {
-                "iteration": self.best.number,
-                "version": self.best.version,
-                "score": self.best.score,
-            },
-            "holdout": self.holdout,
-            "dropped": self.dropped,
+            "first": record_json.fields_of(self.first, "version", "score"),
+            "best": record_json.fields_of(self.best, "version", "score", iteration="number"),
+            **record_json.fields_of(self, "holdout", "dropped"),
         }
 
 
@@ -195,22 +190,17 @@ class LoopReport:
         return {
             "stopped_by": self.loop.stopped_by,
             "sentence": self.sentence,
-            "best": {
-                "iteration": self.best.number,
-                "prompt": self.best.prompt,
-                "version": self.best.version,
-                "score": self.best.score,
-            },
-            "prompts": [one.as_json() for one in self.courses],
-            "holdout": self.holdout,
+            "best": record_json.fields_of(
+                self.best, "prompt", "version", "score", iteration="number"
+            ),
+            "prompts": [course.as_json() for course in self.courses],
             "train": self.loop.evidence.get("train"),
-            "spending": [one._asdict() for one in self.spending],
-            "cost_microusd": self.cost_microusd,
-            "busy_s": self.busy_s,
+            **record_json.fields_of(
+                self, "holdout", "spending", "cost_microusd", "busy_s", recommendation="advice"
+            ),
             "weaknesses": [
-                {"name": one.name, "kind": one.kind, "score": one.score} for one in self.weaknesses
+                record_json.fields_of(weak, "name", "kind", "score") for weak in self.weaknesses
             ],
-            "recommendation": [*self.advice],
             "next_steps": next_steps(self),
             "files": {file.kind: str(file.path) for file in self.files},
         }

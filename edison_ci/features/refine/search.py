@@ -23,7 +23,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import field
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError
@@ -330,10 +330,6 @@ class Generation(NamedTuple):
     """Size of the Pareto front."""
     spent_microusd: int
     """Total cost of the search so far, earlier starts included."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the statistics as a JSON value."""
-        return self._asdict()
 
 
 @dataclass(slots=True)
