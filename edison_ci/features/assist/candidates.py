@@ -72,12 +72,12 @@ class ReachableModels:
 
     def find(self, name: str) -> ModelCandidate | None:
         """Return a candidate by its name."""
-        return next((each for each in self.candidates if each.id == name), None)
+        return next((candidate for candidate in self.candidates if candidate.id == name), None)
 
     @property
     def listing(self) -> str:
         """The candidates as they are shown to a model, one in each line."""
-        return "\n".join(f"{each.id}: {each.price}" for each in self.candidates)
+        return "\n".join(f"{candidate.id}: {candidate.price}" for candidate in self.candidates)
 
     def notes(self) -> Iterator[str]:
         """Yield what was left out, and why."""
@@ -112,7 +112,7 @@ def reachable_models(
     expensive: list[str] = []
     unpriced: list[str] = []
     keyless: list[str] = []
-    found: list[ModelCandidate] = []
+    candidates: list[ModelCandidate] = []
     for model in project.models.values():
         if model.name in refused or not _can(model, what):
             continue
@@ -125,28 +125,35 @@ def reachable_models(
         elif _per_1k(price) > MOST_USD_PER_1K:
             expensive.append(model.name)
         else:
-            found.append(ModelCandidate(model.name, model, _per_1k(price)))
-    known = {prices.key_of(model) for model in project.models.values()}
+            candidates.append(ModelCandidate(model.name, model, _per_1k(price)))
+    listed_keys = {prices.key_of(model) for model in project.models.values()}
     taken = {*project.models}
-    for each in _unlisted(project, what, environ):
-        if prices.key_of(each.model) in known or each.name in taken:
+    for candidate in _unlisted(project, what, environ):
+        if prices.key_of(candidate.model) in listed_keys or candidate.name in taken:
             continue
-        if each.usd_per_1k > MOST_USD_PER_1K:
-            expensive.append(each.id)
+        if candidate.usd_per_1k > MOST_USD_PER_1K:
+            expensive.append(candidate.id)
         else:
-            found.append(each)
-            taken.add(each.name)
+            candidates.append(candidate)
+            taken.add(candidate.name)
     left_out = (tuple(expensive), tuple(unpriced), tuple(keyless))
-    return ReachableModels(tuple(_alike(found, FEWEST[what])), *left_out)
+    return ReachableModels(tuple(_alike(candidates, FEWEST[what])), *left_out)
 
 
-def _alike(found: list[ModelCandidate], fewest: int) -> list[ModelCandidate]:
+def _alike(candidates: list[ModelCandidate], fewest: int) -> list[ModelCandidate]:
     """Return real models if there are enough, else simulated ones: the two are not compared."""
-    real = [each for each in found if not each.model.simulated]
-    simulated = [each for each in found if each.model.simulated]
+    real = [candidate for candidate in candidates if not candidate.model.simulated]
+    simulated = [candidate for candidate in candidates if candidate.model.simulated]
     chosen = real if len(real) >= fewest or len(simulated) < fewest else simulated
     # Of the simulated models `large` is the better one, which is in no price.
-    return sorted(chosen, key=lambda each: (each.usd_per_1k, each.model.model == "large", each.id))
+    return sorted(
+        chosen,
+        key=lambda candidate: (
+            candidate.usd_per_1k,
+            candidate.model.model == "large",
+            candidate.id,
+        ),
+    )
 
 
 def _can(model: Model, what: str) -> bool:
@@ -191,7 +198,7 @@ def _unlisted(project: Project, what: str, environ: Mapping[str, str]) -> Iterat
 def _of_vendor(project: Project, vendor: str, service: Model) -> list[ModelCandidate]:
     """Return models of a vendor over the whole range of its prices, cheapest first."""
     prefix = prices.key_of(replace(service, model=""))
-    found = []
+    candidates = []
     for key, row in project.prices.models.items():
         name = key.removeprefix(prefix)
         chats = row.get("mode", "chat") in ("chat", "responses")
@@ -200,19 +207,19 @@ def _of_vendor(project: Project, vendor: str, service: Model) -> list[ModelCandi
         if _SPECIAL.search(name) is None:
             model = replace(service, model=name)
             price = _per_1k(prices.price_of_row(row))
-            found.append(ModelCandidate(f"{vendor}/{name}", model, price, listed=False))
-    found.sort(key=lambda each: (each.usd_per_1k, each.id))
-    step = max(1, -(-len(found) // _MOST_OF_A_VENDOR))
-    return found[::step] if len(found) > _MOST_OF_A_VENDOR else found
+            candidates.append(ModelCandidate(f"{vendor}/{name}", model, price, listed=False))
+    candidates.sort(key=lambda candidate: (candidate.usd_per_1k, candidate.id))
+    step = max(1, -(-len(candidates) // _MOST_OF_A_VENDOR))
+    return candidates[::step] if len(candidates) > _MOST_OF_A_VENDOR else candidates
 
 
 def with_models(project: Project, chosen: Sequence[ModelCandidate]) -> dict[str, str]:
     """Return the files that change if models.yaml gets the models that it lacks."""
     changed: dict[str, str] = {}
-    for each in chosen:
-        if not each.listed:
+    for candidate in chosen:
+        if not candidate.listed:
             changed |= model_edits.prepare_model(
-                project, model_edits.ModelRequest(each.id), changed
+                project, model_edits.ModelRequest(candidate.id), changed
             ).files
     return changed
 
@@ -220,8 +227,8 @@ def with_models(project: Project, chosen: Sequence[ModelCandidate]) -> dict[str,
 def need(reachable: ReachableModels, fewest: int, what: str) -> None:
     """Raise UsageError if too few models can be reached."""
     if len(reachable.candidates) < fewest:
-        told = "; ".join([f"{len(reachable.candidates)} of {fewest} {what}", *reachable.notes()])
+        counts = "; ".join([f"{len(reachable.candidates)} of {fewest} {what}", *reachable.notes()])
         raise UsageError(
-            f"too few models can be reached: {told}",
+            f"too few models can be reached: {counts}",
             hint="set a key, such as OPENAI_API_KEY, or: edison models add VENDOR/MODEL",
         )

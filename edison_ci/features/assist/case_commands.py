@@ -268,9 +268,9 @@ def adversarial(state: CliState, request: AdversarialRequest) -> None:
     attacks = [*dict.fromkeys(request.attacks)] or [*ATTACKS]
     weak = _weakest(session, request)
     form = case_replies.form_of(session.experiment, session.cases, session.fixed)
-    known = session.known(form, _DIVERSITY)
+    present = session.known(form, _DIVERSITY)
     share = request.count // len(attacks) or 1
-    ready = _at_boundaries(session, form, known, share) if "boundary" in attacks else []
+    ready = _at_boundaries(session, form, present, share) if "boundary" in attacks else []
     slots = attack_slots(request.count - len(ready), attacks, weak, session.seed)
     if weak and any(slot.aim for slot in slots) and not session.terminal.json:
         words = ", ".join(f"{part.words} ({percent(part.score)})" for part in weak)
@@ -282,11 +282,11 @@ def adversarial(state: CliState, request: AdversarialRequest) -> None:
         why=True,
     )
     sift = partial(_keep_failing, session, writers) if request.keep == "failing" else None
-    generated_cases.CaseDialog(session, writers, slots, known, tuple(ready), sift=sift).settle()
+    generated_cases.CaseDialog(session, writers, slots, present, tuple(ready), sift=sift).settle()
 
 
 def _at_boundaries(
-    session: WritingSession, form: CaseForm, known: KnownCases, count: int
+    session: WritingSession, form: CaseForm, present: KnownCases, count: int
 ) -> list[GeneratedCase]:
     """Return a sample of cases with values at the limits of each input, which need no model."""
     if not session.cases:
@@ -295,7 +295,7 @@ def _at_boundaries(
     cases = [
         case
         for case in generation.boundary_cases(form, session.cases[0], session.seed, at)
-        if not known.has(case.written.inputs)
+        if not present.has(case.written.inputs)
     ]
     return Random(session.seed).sample(cases, min(count, len(cases)))
 
@@ -561,5 +561,5 @@ def fill(state: CliState, request: FillRequest) -> None:
         return {"before": _json(before), "after": _json(after)}
 
     writers = session.writers(form, experiment.file.objective, _DIVERSITY)
-    known = session.known(form, _DIVERSITY)
-    generated_cases.CaseDialog(session, writers, slots, known, report=report).settle()
+    present = session.known(form, _DIVERSITY)
+    generated_cases.CaseDialog(session, writers, slots, present, report=report).settle()

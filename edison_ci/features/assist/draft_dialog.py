@@ -329,10 +329,10 @@ class DraftDialog:
         writes = self.session.yes and bool(diff)
         if writes:
             made.write(draft)
-        shown = ("label", "text", "name", "notes")
+        keys = ("label", "text", "name", "notes")
         self._terminal.document(
             {
-                "drafts": [{key: getattr(draft, key) for key in shown} for draft in proposals],
+                "drafts": [{key: getattr(draft, key) for key in keys} for draft in proposals],
                 "model": draft.model,
                 "instead_of": draft.instead_of or None,
                 "simulated": self._simulated(draft),

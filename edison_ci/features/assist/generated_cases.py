@@ -152,8 +152,8 @@ class CaseDialog:
         )
         terminal.result(got, f" of {result.wanted:,}", *self._counts(cases, result))
         if result.missing:
-            told = "what is missing is not made up; another --seed writes others"
-            terminal.note(StyledText("fewer than ordered: ", ODD), told)
+            advice = "what is missing is not made up; another --seed writes others"
+            terminal.note(StyledText("fewer than ordered: ", ODD), advice)
         for about, counter in (("left out", result.refused), ("replies not used", result.failed)):
             for reason, n in counter.most_common(_LISTED):
                 terminal.note(f"{about}: {n:,} {reason}")
@@ -180,9 +180,9 @@ class CaseDialog:
 
     def _counts(self, cases: Sequence[Case], result: Generated) -> list[str]:
         lengths = Counter(case_facts.length_of(case_facts.words_in(case)) for case in cases)
-        shown = ", ".join(f"{n} {size}" for size, n in sorted(lengths.items()))
+        text = ", ".join(f"{n} {size}" for size, n in sorted(lengths.items()))
         edges = f"; {counted(result.edges, 'edge case')}" if result.edges else ""
-        return [f"; lengths: {shown}{edges}"] if cases else []
+        return [f"; lengths: {text}{edges}"] if cases else []
 
     def _document(
         self, result: Generated, rows: list[dict[str, Any]], added: int
@@ -207,18 +207,18 @@ class CaseDialog:
 
     def _decided(self, rows: list[dict[str, Json]]) -> Decided:
         """Ask what becomes of the cases; return those to add, and the files with them."""
-        shown = False
+        diffs_printed = False
         while True:
             edited = self._files(rows)
-            if not shown:
+            if not diffs_printed:
                 self._show_diffs(edited or [])
-                shown = True
-            said = click.prompt(
+                diffs_printed = True
+            answer = click.prompt(
                 f"a adds them to {self._file.path}, e edits them first, d discards",
                 default="a",
                 err=True,
             )
-            match said.strip().lower():
+            match answer.strip().lower():
                 case "a" if edited is not None:
                     return rows, edited
                 case "a":
@@ -229,7 +229,7 @@ class CaseDialog:
                 case "e":
                     rows = self._edited(rows)
                 case _:
-                    self._terminal.note(f"{said!r} is none of these")
+                    self._terminal.note(f"{answer!r} is none of these")
 
     def _files(self, rows: list[dict[str, Json]]) -> list[EditedFile] | None:
         """Return the files with the rows; None, after saying why, if that cannot be."""
@@ -252,7 +252,7 @@ class CaseDialog:
         if edited is None:
             self._terminal.note("they were not changed")
             return rows
-        found = []
+        changed_rows = []
         for number, line in enumerate(edited.splitlines(), start=1):
             if not line.strip():
                 continue
@@ -263,14 +263,14 @@ class CaseDialog:
             except marks.Fault as fault:
                 self._terminal.note(StyledText(f"line {number}: {fault.message}", BAD))
                 return rows
-            found.append(row)
+            changed_rows.append(row)
         before = {row["id"]: row for row in rows}
-        for row in found:  # a person who changes what is expected has looked at it
+        for row in changed_rows:  # a person who changes what is expected has looked at it
             old, metadata = before.get(row["id"], row), row.get("metadata")
             if isinstance(metadata, dict) and old.get("expected") != row.get("expected"):
                 metadata["verified_by"] = case_facts.PERSON
-        self._terminal.note(f"{counted(len(found), 'case')} after the edit")
-        return found
+        self._terminal.note(f"{counted(len(changed_rows), 'case')} after the edit")
+        return changed_rows
 
 
 def _clear(*, live: bool) -> None:

@@ -142,13 +142,13 @@ class CaseSource:
         )
         slots = order.slots()
         generated_cases.confirm_writing(self.questions.terminal, writers, slots, yes=False)
-        known = case_likeness.KnownCases((), form.types, order.diversity)
-        found = writers.write(slots, known, lambda _: None)
-        for line in _told(found):
+        present = case_likeness.KnownCases((), form.types, order.diversity)
+        generated = writers.write(slots, present, lambda _: None)
+        for line in _told(generated):
             self.questions.terminal.note(line)
-        if not found.cases:
+        if not generated.cases:
             raise CallFailed("no case could be used", hint="r tries again, o types your own")
-        return [case.row() for case in found.cases]
+        return [case.row() for case in generated.cases]
 
     def _type(self) -> None:
         """Ask for cases one by one; each is saved."""
@@ -223,12 +223,12 @@ class CaseSource:
         draft.data, draft.data_kind = tried.data, kind
 
 
-def _told(found: Generated) -> Iterator[str]:
+def _told(generated: Generated) -> Iterator[str]:
     """Yield what is answer about generated cases."""
-    if found.missing <= 0:
+    if generated.missing <= 0:
         return
-    yield f"{found.missing} of {found.wanted} are missing; r tries again with another seed"
-    for why, count in found.refused.most_common(3):
+    yield f"{generated.missing} of {generated.wanted} are missing; r tries again with another seed"
+    for why, count in generated.refused.most_common(3):
         yield f"left out: {count} {why}"
 
 

@@ -94,7 +94,7 @@ class DatasetDiscrimination:
 
     def count(self, verdict: CaseVerdict) -> int:
         """Return how many cases have a verdict."""
-        return sum(each.verdict == verdict for each in self.cases)
+        return sum(case.verdict == verdict for case in self.cases)
 
     @property
     def enough(self) -> bool:
@@ -116,8 +116,8 @@ def discrimination_of(
     runs = snapshot.complete_runs(connection, experiment, snapshot.MOST_RUNS)
     if not runs:
         return DatasetDiscrimination()
-    wanted = snapshot.grading_hash(runs[0])
-    alike = [run for run in runs if snapshot.grading_hash(run) == wanted]
+    newest_grading = snapshot.grading_hash(runs[0])
+    alike = [run for run in runs if snapshot.grading_hash(run) == newest_grading]
     ids, simulated = [run.id for run in alike], any(run.simulated for run in alike)
     subjects, cells = _size(connection, ids)
     if subjects < stat_discrimination.FEWEST_SUBJECTS or cells > MOST_CELLS:
@@ -135,23 +135,23 @@ def discriminations(
     number = Counter(answerer for row in table.values() for answerer in row)
     kept = {who for who, count in number.items() if reaches(count / len(table), _LEAST_ANSWERED)}
     rest = _Rest(table, kept)
-    found = [
+    unjudged = [
         _case(case, {who: score for who, score in row.items() if who in kept}, rest)
         for case, row in sorted(table.items())
     ]
-    tested = {each.case: each.found.p for each in found if each.found.p is not None}
+    tested = {result.case: result.found.p for result in unjudged if result.found.p is not None}
     adjusted = verdicts.benjamini_hochberg(list(tested.values()))
     outcomes = dict(zip(tested, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
-    judged = [_judged(each, *outcomes.get(each.case, (None, False))) for each in found]
+    judged = [_judged(result, *outcomes.get(result.case, (None, False))) for result in unjudged]
     judged.sort(key=_order)
     return DatasetDiscrimination(
         len({who.subject for who in kept}), len(kept), simulated, False, adjusted.n, judged
     )
 
 
-def _order(each: CaseDiscrimination) -> tuple[bool, float, str]:
-    value = each.found.value
-    return value is None, 0.0 if value is None else -snap(value), each.case
+def _order(case: CaseDiscrimination) -> tuple[bool, float, str]:
+    value = case.found.value
+    return value is None, 0.0 if value is None else -snap(value), case.case
 
 
 class _Rest:
@@ -182,26 +182,28 @@ class _Rest:
 
 def _case(case: str, row: dict[_Answerer, float], rest: _Rest) -> CaseDiscrimination:
     ordered = sorted(row.items())
-    found = stat_discrimination.discrimination(
+    correlation = stat_discrimination.discrimination(
         [score for _, score in ordered],
         [rest.without(case, who, score) for who, score in ordered],
         [who.subject for who, _ in ordered],
     )
-    enough = len(ordered) >= FEWEST_ALIKE and found.subjects >= stat_discrimination.FEWEST_SUBJECTS
+    enough = (
+        len(ordered) >= FEWEST_ALIKE and correlation.subjects >= stat_discrimination.FEWEST_SUBJECTS
+    )
     same = enough and max(row.values()) - min(row.values()) < _SAME
     verdict = CaseVerdict.DEAD if same else CaseVerdict.TOO_FEW
-    return CaseDiscrimination(case, rest.mean_of(case), found, verdict, None)
+    return CaseDiscrimination(case, rest.mean_of(case), correlation, verdict, None)
 
 
 def _judged(
-    each: CaseDiscrimination, p_adjusted: float | None, stands_out: bool
+    case: CaseDiscrimination, p_adjusted: float | None, stands_out: bool
 ) -> CaseDiscrimination:
-    found, verdict = each.found, each.verdict
-    if found.value is None or found.interval is None or verdict is CaseVerdict.DEAD:
-        return each
+    correlation, verdict = case.found, case.verdict
+    if correlation.value is None or correlation.interval is None or verdict is CaseVerdict.DEAD:
+        return case
     # Where most cases stand out, the correction leaves 10% to the last one; the interval that is
     # shown beside the verdict must agree with it.
-    low, high = found.interval
+    low, high = correlation.interval
     if stands_out and high < 0:
         verdict = CaseVerdict.REVERSED
     elif not exceeds(high, DEAD):
@@ -210,7 +212,7 @@ def _judged(
         verdict = CaseVerdict.SEPARATES
     else:
         verdict = CaseVerdict.UNCLEAR
-    return CaseDiscrimination(each.case, each.score, found, verdict, p_adjusted)
+    return CaseDiscrimination(case.case, case.score, correlation, verdict, p_adjusted)
 
 
 def _size(connection: sqlite3.Connection, runs: list[str]) -> tuple[int, int]:

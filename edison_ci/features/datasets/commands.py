@@ -127,12 +127,12 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
         )
 
 
-def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:
-    terminal.result(StyledText(experiment.id, bold=True), f"  {counted(found.cases, 'case')}")
+def _show_health(terminal: Terminal, experiment: Experiment, health: Health) -> None:
+    terminal.result(StyledText(experiment.id, bold=True), f"  {counted(health.cases, 'case')}")
     one_file = len(experiment.file.data) == 1  # a line number is unambiguous in one file only
     for word, groups in (
-        ("contradiction", found.contradictions),
-        ("duplicate", found.duplicates),
+        ("contradiction", health.contradictions),
+        ("duplicate", health.duplicates),
     ):
         color = (BAD if word == "contradiction" else ODD) if groups else GOOD
         terminal.result("  ", StyledText(counted(len(groups), word), color))
@@ -141,19 +141,19 @@ def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> N
             terminal.result(f"    {', '.join(group.cases[:_LISTED])}{lines}")
         if len(groups) > _LISTED:
             terminal.result(f"    and {len(groups) - _LISTED:,} more")
-    if found.more_groups:
-        terminal.note(f"{found.more_groups:,} further groups of equal inputs were not examined")
-    if not found.measured:
+    if health.more_groups:
+        terminal.note(f"{health.more_groups:,} further groups of equal inputs were not examined")
+    if not health.measured:
         few = f"no case has results of {dataset_health.SUBJECTS} prompt versions or models"
         terminal.note(f"{few}: saturation is unknown")
         return
     for listed, word in (
-        (found.saturated, "saturated: every answer passes"),
-        (found.same_for_all, "not discriminating: every answer scores the same"),
+        (health.saturated, "saturated: every answer passes"),
+        (health.same_for_all, "not discriminating: every answer scores the same"),
     ):
-        _list(terminal, found.measured, listed, word)
-    if found.measured < found.cases:
-        left = found.cases - found.measured
+        _list(terminal, health.measured, listed, word)
+    if health.measured < health.cases:
+        left = health.cases - health.measured
         terminal.note(f"{counted(left, 'case')} without enough results")
 
 

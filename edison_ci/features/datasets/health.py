@@ -119,8 +119,8 @@ class QuestionQuality:
         """Return the questions for which a sentence does not hold, the clearest first."""
         most = statement.on_scale(WEAK)
         held = [q for q in self.questions if statement.name in q.scores]
-        found = [q for q in held if not exceeds(q.scores[statement.name], most)]
-        return sorted(found, key=lambda q: (snap(q.scores[statement.name]), q.case))
+        failing = [q for q in held if not exceeds(q.scores[statement.name], most)]
+        return sorted(failing, key=lambda q: (snap(q.scores[statement.name]), q.case))
 
     @property
     def disputed(self) -> list[JudgedQuestion]:
@@ -132,27 +132,27 @@ def quality_of(
     scores: Iterable[QuestionScore], is_current: Callable[[str, str], bool]
 ) -> QuestionQuality:
     """Return what is known of the questions; scores come sorted by case."""
-    found, judges = QuestionQuality(), set[str]()
+    quality, judges = QuestionQuality(), set[str]()
     by_criterion: defaultdict[tuple[str, float, float], list[float]] = defaultdict(list)
     for case, group in groupby(scores, key=attrgetter("case_id")):
         rows = list(group)
         current = [row for row in rows if is_current(case, row.case_hash)]
-        found.stale += not current
+        quality.stale += not current
         judges |= {row.judge for row in current}
-        found.simulated = found.simulated or any(row.simulated for row in current)
-        found.unscored += sum(row.score is None for row in current)
+        quality.simulated = quality.simulated or any(row.simulated for row in current)
+        quality.unscored += sum(row.score is None for row in current)
         question = _question(case, [row for row in current if row.score is not None], by_criterion)
         if question is not None:
-            found.questions.append(question)
-    found.judges = tuple(sorted(judges))
+            quality.questions.append(question)
+    quality.judges = tuple(sorted(judges))
     for (name, low, high), shares in sorted(by_criterion.items(), key=lambda k: _order(k[0][0])):
         interval = mean_interval(shares)
         if interval is not None:
             ends = [low + share * (high - low) for share in (min(shares), max(shares))]
-            listed = found.statements if is_statement(name) else found.criteria
+            listed = quality.statements if is_statement(name) else quality.criteria
             listed.append(CriterionQuality(name, low, high, interval, *ends))
-    found.questions.sort(key=lambda q: (2.0 if q.share is None else snap(q.share), q.case))
-    return found
+    quality.questions.sort(key=lambda q: (2.0 if q.share is None else snap(q.share), q.case))
+    return quality
 
 
 def _order(criterion: str) -> tuple[int, str]:
@@ -166,11 +166,11 @@ def _question(
     by_criterion: dict[tuple[str, float, float], list[float]],
 ) -> JudgedQuestion | None:
     shares: defaultdict[tuple[str, float, float], list[float]] = defaultdict(list)
-    said: defaultdict[str, dict[str, QuestionJudgment]] = defaultdict(dict)
+    judgments: defaultdict[str, dict[str, QuestionJudgment]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: _order(row.criterion)):
         if row.share is not None and row.score is not None:
             shares[row.criterion, row.low, row.high].append(row.share)
-            said[row.criterion][row.judge] = QuestionJudgment(row.score, row.reason)
+            judgments[row.criterion][row.judge] = QuestionJudgment(row.score, row.reason)
     if not shares:
         return None
     means = {key: statistics.fmean(values) for key, values in shares.items()}
@@ -182,7 +182,7 @@ def _question(
         case=case,
         scores={name: low + mean * (high - low) for (name, low, high), mean in means.items()},
         share=overall[0] if overall else statistics.fmean(rated) if rated else None,
-        judgments=dict(said),
+        judgments=dict(judgments),
         disputed=tuple(k[0] for k, v in shares.items() if reaches(max(v) - min(v), APART)),
         simulated=any(row.simulated for row in rows),
     )
@@ -226,10 +226,10 @@ class Counts:
 
 def count(cases: Iterable[Case], split: Split | None) -> Counts:
     """Count the cases of a dataset."""
-    found = Counts()
+    counts = Counts()
     for case in cases:
-        found.add(case, split)
-    return found
+        counts.add(case, split)
+    return counts
 
 
 SUBJECTS = 2
@@ -324,20 +324,20 @@ def examine(
     feed: Callable[[], Iterable[Case]], content_hash: Callable[[Case], str]
 ) -> CachedHealth:
     """Read the cases twice: first to notice equal inputs, then to name the cases that have them."""
-    inputs, known = array("q"), array("q")
+    inputs, hashes = array("q"), array("q")
     for case in feed():
         inputs.append(hash(_inputs(case)))
-        known.append(hash(case.id))
-        known.append(hash((case.id, content_hash(case))))
+        hashes.append(hash(case.id))
+        hashes.append(hash((case.id, content_hash(case))))
     health = Health(cases=len(inputs))
-    known = array("q", sorted(known))
+    hashes = array("q", sorted(hashes))
     repeated = _repeated(inputs)
     health.more_groups = max(0, len(repeated) - MOST_GROUPS)
-    wanted = frozenset(repeated[:MOST_GROUPS])
-    if wanted:
-        for group, contradicts in _groups(feed(), wanted):
+    examined = frozenset(repeated[:MOST_GROUPS])
+    if examined:
+        for group, contradicts in _groups(feed(), examined):
             (health.contradictions if contradicts else health.duplicates).append(group)
-    return CachedHealth(health, known)
+    return CachedHealth(health, hashes)
 
 
 def _inputs(case: Case) -> str:
@@ -345,29 +345,31 @@ def _inputs(case: Case) -> str:
 
 
 def _repeated(hashes: array[int]) -> list[int]:
-    found: dict[int, None] = {}
+    repeated: dict[int, None] = {}
     last: int | None = None
     for key in sorted(hashes):
         if key == last:
-            found[key] = None
+            repeated[key] = None
         last = key
-    return list(found)
+    return list(repeated)
 
 
-def _groups(cases: Iterable[Case], wanted: frozenset[int]) -> Iterator[tuple[DuplicateCases, bool]]:
+def _groups(
+    cases: Iterable[Case], examined: frozenset[int]
+) -> Iterator[tuple[DuplicateCases, bool]]:
     members: defaultdict[bytes, list[tuple[str, int]]] = defaultdict(list)
     expected: defaultdict[bytes, set[str]] = defaultdict(set)
     for case in cases:
         text = _inputs(case)
-        if hash(text) not in wanted:
+        if hash(text) not in examined:
             continue
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         members[key].append((case.id, case.line))
         if case.expected is not None:
             expected[key].add(canonical_json(case.expected))
-    for key, found in members.items():
-        if len(found) > 1:
-            ids, lines = zip(*found, strict=True)
+    for key, group in members.items():
+        if len(group) > 1:
+            ids, lines = zip(*group, strict=True)
             yield DuplicateCases(ids, lines), len(expected[key]) > 1
 
 
@@ -377,8 +379,8 @@ def weigh(connection: sqlite3.Connection, experiment: str, examined: CachedHealt
     runs = complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return health
-    wanted = grading_hash(runs[0])
-    ids = [run.id for run in runs if grading_hash(run) == wanted]
+    newest_grading = grading_hash(runs[0])
+    ids = [run.id for run in runs if grading_hash(run) == newest_grading]
     for tested, content in _tested(connection, ids):
         if tested.variants < SUBJECTS or not examined.has(tested.case, content):
             continue

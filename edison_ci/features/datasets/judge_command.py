@@ -113,7 +113,9 @@ def judge(state: CliState, request: JudgeRequest) -> None:
     selection = plan_selection.Selection((), request.cases, request.tags, request.limit)
     run_sessions.require_editor(project, "dataset judge")
     requirements.refuse(
-        requirements.missing_for_models(project.models[each.judge.name] for each in judges)
+        requirements.missing_for_models(
+            project.models[question_judge.judge.name] for question_judge in judges
+        )
     )
     calls = _calls(judges, _selected_cases(project, experiment, selection))
     sessions.confirm_calls(terminal, project, calls, yes=request.yes)
@@ -142,7 +144,7 @@ class _Order(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """Return the names under which the scores are stored."""
-        return frozenset(j.stored_name(each) for j in self.judges for each in j.criteria)
+        return frozenset(j.stored_name(criterion) for j in self.judges for criterion in j.criteria)
 
 
 def _judges(

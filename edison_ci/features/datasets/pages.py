@@ -98,8 +98,8 @@ class DatasetLine:
         """Whether a text is in the name, a file, a tag, or what is said about a file."""
         parts = [self.name, *(tag for tag, _ in self.tags)]
         parts += [part for file in self.files for part in (file.path, file.kind)]
-        told = any(file.about.has(text) for file in self.files)
-        return told or any(text in part.casefold() for part in parts)
+        in_about = any(file.about.has(text) for file in self.files)
+        return in_about or any(text in part.casefold() for part in parts)
 
 
 def datasets(context: PageContext) -> Page:
@@ -109,8 +109,8 @@ def datasets(context: PageContext) -> Page:
     names = dict.fromkeys([*ran, *(() if project is None else project.experiments)])
     lines = [_line(context, project, name, ran=name in ran) for name in sorted(names)]
     matching = [line for line in lines if line.has(text.casefold())]
-    shown = paged(context, matching, "datasets", q=text)
-    values = {"datasets": shown.rows, "q": text, "any": bool(lines), **shown.values}
+    listing = paged(context, matching, "datasets", q=text)
+    values = {"datasets": listing.rows, "q": text, "any": bool(lines), **listing.values}
     return Page("datasets", "Datasets", values, area="datasets")
 
 
@@ -126,12 +126,12 @@ def _line(context: PageContext, project: Project | None, name: str, *, ran: bool
 
 
 def _files(project: Project | None, name: str) -> tuple[DatasetFile, ...]:
-    found = None if project is None else project.experiments.get(name)
-    if project is None or found is None:
+    experiment = None if project is None else project.experiments.get(name)
+    if project is None or experiment is None:
         return ()
     return tuple(
-        DatasetFile(each.path, each.kind, project.abouts.get(each.path, _NOTHING))
-        for each in found.file.data
+        DatasetFile(entry.path, entry.kind, project.abouts.get(entry.path, _NOTHING))
+        for entry in experiment.file.data
     )
 
 
@@ -139,9 +139,9 @@ def dataset(context: PageContext) -> Page:
     """Return the dataset of an experiment: slices, question quality and health."""
     name = requested_experiment(context)
     run_id = last_whole(context.connection, name)
-    known = _diagnosis(context, name, run_id)
-    found = known or Diagnosis(None, None, quality_of([], _any))
-    paging = Paging.of(context.args, len(found.quality.questions))
+    ready = _diagnosis(context, name, run_id)
+    diagnosis = ready or Diagnosis(None, None, quality_of([], _any))
+    paging = Paging.of(context.args, len(diagnosis.quality.questions))
     order = context.args.choice("order", tuple(ORDERS))
 
     def again(**changes: Any) -> str:
@@ -158,24 +158,26 @@ def dataset(context: PageContext) -> Page:
             "q": context.args.text("q"),
             "found": _found(context, name),
             "kinds": _kinds(RunResult(context.connection, find_run(context.connection, run_id))),
-            "waiting": known is None,
-            "health": found.health,
-            "flaky": found.flaky,
-            "quality": found.quality,
-            "questions": found.quality.questions[paging.offset : paging.offset + paging.per_page],
+            "waiting": ready is None,
+            "health": diagnosis.health,
+            "flaky": diagnosis.flaky,
+            "quality": diagnosis.quality,
+            "questions": diagnosis.quality.questions[
+                paging.offset : paging.offset + paging.per_page
+            ],
             "paging": paging,
             "again": again,
-            "apart": found.apart,
-            "writers": found.writers,
-            "coverage": found.coverage,
-            "coverage_map": None if found.coverage is None else _map(found.coverage),
+            "apart": diagnosis.apart,
+            "writers": diagnosis.writers,
+            "coverage": diagnosis.coverage,
+            "coverage_map": None if diagnosis.coverage is None else _map(diagnosis.coverage),
             "orders": ORDERS,
             "order": order,
-            **_cases(context, name, found.apart, order),
+            **_cases(context, name, diagnosis.apart, order),
         },
         crumbs=(Crumb("Datasets", context.links.to("datasets")),),
         area="datasets",
-        refresh_s=REFRESH_S if known is None else None,
+        refresh_s=REFRESH_S if ready is None else None,
     )
 
 
@@ -199,9 +201,9 @@ def _cases(
     context: PageContext, name: str, apart: DatasetDiscrimination | None, order: str
 ) -> dict[str, Any]:
     """Return the page of cases by how far they tell apart; it turns apart from the questions."""
-    known = _ordered(apart.cases if apart is not None else [], order)
-    paging = Paging.of(Args({"page": [context.args.text("cases")]}), len(known))
-    shown = known[paging.offset : paging.offset + paging.per_page]
+    ordered = _ordered(apart.cases if apart is not None else [], order)
+    paging = Paging.of(Args({"page": [context.args.text("cases")]}), len(ordered))
+    visible = ordered[paging.offset : paging.offset + paging.per_page]
 
     def turned(page: int) -> str:
         kept = {"order": "" if order == "best" else order, "page": context.args.text("page")}
@@ -210,7 +212,7 @@ def _cases(
     return {
         "cases_paging": paging,
         "turned": turned,
-        "cases": [DiscriminatingCase(each, _chart(each)) for each in shown],
+        "cases": [DiscriminatingCase(case, _chart(case)) for case in visible],
     }
 
 
@@ -218,31 +220,31 @@ def _ordered(cases: list[CaseDiscrimination], order: str) -> list[CaseDiscrimina
     if order == "best":
         return cases
     if order == "worst":
-        known = [each for each in cases if each.found.value is not None]
-        return [*(each for each in cases if each.found.value is None), *reversed(known)]
+        measured = [case for case in cases if case.found.value is not None]
+        return [*(case for case in cases if case.found.value is None), *reversed(measured)]
     if order == "easy":
-        return sorted(cases, key=lambda each: (-snap(each.score), each.case))
-    return sorted(cases, key=lambda each: each.case)
+        return sorted(cases, key=lambda case: (-snap(case.score), case.case))
+    return sorted(cases, key=lambda case: case.case)
 
 
-def _chart(each: CaseDiscrimination) -> Markup:
-    low, high = each.found.interval or (None, None)
+def _chart(case: CaseDiscrimination) -> Markup:
+    low, high = case.found.interval or (None, None)
     return interval(
-        Range(each.case, each.found.value, low, high, unit=Unit.CORRELATION, least=-1.0)
+        Range(case.case, case.found.value, low, high, unit=Unit.CORRELATION, least=-1.0)
     ).svg
 
 
 _TAGS = 20
 
 
-def _map(found: Coverage) -> Markup | None:
+def _map(coverage: Coverage) -> Markup | None:
     """Return the cases of each tag by difficulty as a heat map; None without tags."""
-    rows = found.rows(_TAGS)
+    rows = coverage.rows(_TAGS)
     if not rows:
         return None
     shades = tuple((tag, tuple(Field(float(n)) for n in counts)) for tag, counts in rows)
     names = tuple(f"difficulty {n}" for n in range(1, 6))
-    most = 2.0 * found.at_least
+    most = 2.0 * coverage.at_least
     return fluid_figure(
         heatmap, HeatMap("Cases by tag and difficulty", names, shades, unit=Unit.COUNT, most=most)
     )
@@ -255,11 +257,11 @@ def _found(context: PageContext, name: str) -> list[FoundCase]:
 
 def _kinds(result: RunResult) -> dict[str, list[tuple[str, int]]]:
     """Return the slices of a run with their sizes, by dimension."""
-    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in _KINDS}
-    for each in result.breakdown.slices:
-        if not each.prompt and not each.model:
-            found.setdefault(each.dimension, []).append((each.value, each.cases))
-    return {kind: values for kind, values in found.items() if values}
+    sizes: dict[str, list[tuple[str, int]]] = {kind: [] for kind in _KINDS}
+    for part in result.breakdown.slices:
+        if not part.prompt and not part.model:
+            sizes.setdefault(part.dimension, []).append((part.value, part.cases))
+    return {kind: values for kind, values in sizes.items() if values}
 
 
 def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None:

@@ -132,19 +132,19 @@ def board_of_writers(
     for question in quality.questions:
         if question.share is not None:
             shares[written.writers.get(question.case, "")].append(question.share)
-    known: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
     separating: Counter[str] = Counter()
-    for each in apart.cases:
-        writer = written.writers.get(each.case, "")
-        known[writer] += each.verdict is not CaseVerdict.TOO_FEW
-        separating[writer] += each.verdict is CaseVerdict.SEPARATES
+    for case in apart.cases:
+        writer = written.writers.get(case.case, "")
+        answered[writer] += case.verdict is not CaseVerdict.TOO_FEW
+        separating[writer] += case.verdict is CaseVerdict.SEPARATES
     rows = [
         WriterRow(
             writer=writer,
             cases=number,
             quality=mean_interval(shares[writer]),
             shares=tuple(shares[writer]),
-            separating=pass_interval(separating[writer], known[writer]),
+            separating=pass_interval(separating[writer], answered[writer]),
             same=written.same[writer],
             near=written.near[writer],
             cost_microusd=costs.microusd.get(writer),
@@ -152,19 +152,19 @@ def board_of_writers(
         for writer, number in written.number.items()
     ]
     rows.sort(key=_order)
-    shown = rows[:MOST_WRITERS]
-    contrasts = _contrasts(shown)
+    listed = rows[:MOST_WRITERS]
+    contrasts = _contrasts(listed)
     return WritersBoard(
         experiment=experiment,
         cases=written.number.total(),
-        rows=_ranked(shown, contrasts),
+        rows=_ranked(listed, contrasts),
         contrasts=contrasts,
         judges=quality.judges,
         own_judges=tuple(judge for judge in quality.judges if judge in written.number),
         simulated=quality.simulated or apart.simulated or costs.simulated,
-        enough_answers=bool(known.total()),
+        enough_answers=bool(answered.total()),
         all_compared=written.all_compared,
-        beyond=len(rows) - len(shown),
+        beyond=len(rows) - len(listed),
     )
 
 
@@ -177,35 +177,37 @@ def _order(row: WriterRow) -> tuple[bool, float, int, str]:
 
 
 def _contrasts(rows: Sequence[WriterRow]) -> tuple[Contrast, ...]:
-    found = []
+    contrasts = []
     for better, worse in combinations(range(len(rows)), 2):
-        one = unpaired_difference(rows[worse].shares, rows[better].shares)
-        if one is not None and one.p is not None:
-            found.append(
+        difference = unpaired_difference(rows[worse].shares, rows[better].shares)
+        if difference is not None and difference.p is not None:
+            contrasts.append(
                 Contrast(
                     better,
                     worse,
-                    one.value,
-                    one.interval,
-                    one.n,
-                    one.p,
-                    one.p,
+                    difference.value,
+                    difference.interval,
+                    difference.n,
+                    difference.p,
+                    difference.p,
                     False,
-                    one.method,
+                    difference.method,
                     None,
                 )
             )
-    adjusted = holm([each.p for each in found])
+    adjusted = holm([contrast.p for contrast in contrasts])
     return tuple(
-        each._replace(p_holm=p, significant=stands_out)
-        for each, p, stands_out in zip(found, adjusted.value, adjusted.stands_out, strict=True)
+        contrast._replace(p_holm=p, significant=stands_out)
+        for contrast, p, stands_out in zip(
+            contrasts, adjusted.value, adjusted.stands_out, strict=True
+        )
     )
 
 
 def _ranked(rows: Sequence[WriterRow], contrasts: Sequence[Contrast]) -> tuple[WriterRow, ...]:
     """Return the rows with the ranks that they may have: ties share theirs."""
-    above = Counter(each.worse for each in contrasts if each.significant)
-    below = Counter(each.better for each in contrasts if each.significant)
+    above = Counter(contrast.worse for contrast in contrasts if contrast.significant)
+    below = Counter(contrast.better for contrast in contrasts if contrast.significant)
     judged = sum(row.quality is not None for row in rows)
     return tuple(
         row
@@ -220,35 +222,35 @@ def _ranked(rows: Sequence[WriterRow], contrasts: Sequence[Contrast]) -> tuple[W
 
 def _read(cases: Iterable[Case]) -> _Written:
     """Return who wrote what; a case repeats another if that stands earlier in the dataset."""
-    found, seen = _Written(), set[int]()
+    written, seen = _Written(), set[int]()
     texts: list[tuple[str, Mapping[str, Json]]] = []
     for case in cases:
         writer = writer_of(case.metadata)[:_LONGEST_NAME]
-        found.number[writer] += 1
+        written.number[writer] += 1
         if writer:
-            found.writers[str(case.id)] = writer
+            written.writers[str(case.id)] = writer
         key = hash(" ".join(canonical_json(dict(case.inputs)).casefold().split()))
         if key in seen:
-            found.same[writer] += 1
+            written.same[writer] += 1
             continue
         seen.add(key)
         if len(texts) < MOST_COMPARED:
             texts.append((writer, case.inputs))
         else:
-            found.all_compared = False
-    if found.writers:
-        found.near = _near(texts)
-    return found
+            written.all_compared = False
+    if written.writers:
+        written.near = _near(texts)
+    return written
 
 
 def _near(cases: Sequence[tuple[str, Mapping[str, Json]]]) -> Counter[str]:
     """Count the near duplicates of earlier cases by writer."""
     names = dict.fromkeys(name for _, inputs in cases for name in inputs)
-    known, found = KnownCases((), names, _DIVERSITY, by_meaning=False), Counter[str]()
+    earlier, counts = KnownCases((), names, _DIVERSITY, by_meaning=False), Counter[str]()
     for writer, inputs in cases:
-        found[writer] += known.like(inputs) == NEARLY_THE_SAME
-        known.add(inputs)
-    return found
+        counts[writer] += earlier.like(inputs) == NEARLY_THE_SAME
+        earlier.add(inputs)
+    return counts
 
 
 # --- what it cost ---------------------------------------------------------------------------------

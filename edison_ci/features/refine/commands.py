@@ -429,7 +429,8 @@ def _show_totals(terminal: Terminal, result: OptimizeResult) -> None:
     gain = search.best.mean - search.base.mean
     terminal.result(
         f"{counted(len(done), 'generation')}: {_STOPPED[search.stopped_by]}; "
-        f"{sum(one.tried for one in done)} versions tried, {len(search.measured) - 1} measured, "
+        f"{sum(generation.tried for generation in done)} versions tried, "
+        f"{len(search.measured) - 1} measured, "
         f"{refused} refused; training score {sentences.points(search.base.mean)} to ",
         StyledText(sentences.points(search.best.mean), GOOD if gain > 0 else ODD),
         f" ({sentences.signed(gain)}, the best of many)",

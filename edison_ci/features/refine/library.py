@@ -58,15 +58,17 @@ class RefineRequest:
 
     def audit_entry(self, made: Sequence[Suggestion]) -> AuditEntry:
         """Return the audit entry for suggestions."""
-        after = [{"suggestion": one.id, "status": str(one.status)} for one in made]
+        after = [
+            {"suggestion": suggestion.id, "status": str(suggestion.status)} for suggestion in made
+        ]
         entity = f"{self.target.experiment.id}/{self.target.prompt.id}"
         return self.site.entry(self.actor, self.action, entity, after=after)
 
     def tell(self, connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
         """Notify people, in the current transaction, of suggestions that wait for a decision."""
-        for one in made:
-            if one.status is SuggestionStatus.PROPOSED:
-                notify(connection, self.site, suggestion_notice(one))
+        for suggestion in made:
+            if suggestion.status is SuggestionStatus.PROPOSED:
+                notify(connection, self.site, suggestion_notice(suggestion))
 
 
 def refine_request(

@@ -16,7 +16,7 @@ from edison_ci.cli import lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.decide import findings
+from edison_ci.decide import recommendation
 from edison_ci.documents import record_json
 from edison_ci.errors import OutOfBudget
 from edison_ci.features.refine import library
@@ -147,38 +147,39 @@ def _place(
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    advice = findings.advice_on(connection, project, name)
+    advice = recommendation.advice_on(connection, project, name)
     return [] if advice is None else rankings.recommendation_sentences(advice)
 
 
 def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:
     waiting = list(looper.suggestions().values())
     if terminal.json:
-        documents = [one.as_json() for one in waiting]
+        documents = [pending.as_json() for pending in waiting]
         outcome = {"waits_for": documents[0], "suggestions": documents, "exit_code": 0}
         terminal.document({**_document(looper, "waiting"), **outcome})
         return
-    for one in waiting:
+    for pending in waiting:
         terminal.result("")
-        suggestion.show_suggestion(terminal, one)
+        suggestion.show_suggestion(terminal, pending)
     terminal.result("")
     _show_iterations(terminal, looper)
-    for one in waiting:
-        terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(one)}")
-    for one in waiting:
-        if one.status is suggestions.SuggestionStatus.PROPOSED:
-            terminal.note(f"accept it:  edison review approve {one.id}")
-            terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+    for pending in waiting:
+        terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(pending)}")
+    for pending in waiting:
+        if pending.status is suggestions.SuggestionStatus.PROPOSED:
+            terminal.note(f"accept it:  edison review approve {pending.id}")
+            terminal.note(f'reject it:  edison review reject {pending.id} --reason "..."')
     terminal.note(f"then:       edison loop {looper.loop.experiment}")
 
 
-def _waiting_reason(one: Suggestion) -> str:
-    if one.status is suggestions.SuggestionStatus.APPLIED:
-        where = f" on {one.branch}" if one.branch is not None else ""
-        return f"{one.id} is applied{where}, but not in {one.path} here: merge or pull it"
-    if one.status is suggestions.SuggestionStatus.APPROVED:
-        return f"{one.id} is approved, but not merged yet"
-    return f"{one.id} needs a decision"
+def _waiting_reason(suggestion: Suggestion) -> str:
+    if suggestion.status is suggestions.SuggestionStatus.APPLIED:
+        where = f" on {suggestion.branch}" if suggestion.branch is not None else ""
+        missing = f"not in {suggestion.path} here: merge or pull it"
+        return f"{suggestion.id} is applied{where}, but {missing}"
+    if suggestion.status is suggestions.SuggestionStatus.APPROVED:
+        return f"{suggestion.id} is approved, but not merged yet"
+    return f"{suggestion.id} needs a decision"
 
 
 def _show_end(terminal: Terminal, looper: runner.LoopRunner, *, pdf: bool) -> None:
@@ -221,10 +222,10 @@ def _show_final(terminal: Terminal, looper: runner.LoopRunner, final: LoopReport
         terminal.result(_course_text(course))
     for line in final.advice:
         terminal.result(line)
-    weak = ", ".join(f"{one.name} {score(one.score)}" for one in final.weaknesses)
+    weak = ", ".join(f"{part.name} {score(part.score)}" for part in final.weaknesses)
     if weak:
         terminal.result(f"still weak: {weak}")
-    spent = ", ".join(f"{one.phase} {dollars(one.microusd)}" for one in final.spending)
+    spent = ", ".join(f"{part.phase} {dollars(part.microusd)}" for part in final.spending)
     terminal.result(f"cost {dollars(final.cost_microusd)} ({spent or 'no calls'})")
     for step in report.next_steps(final):
         terminal.note(f"next: {step}")
@@ -259,7 +260,7 @@ def _document(looper: runner.LoopRunner, status: str) -> dict[str, Any]:
         ),
         "status": status,
         "iterations": [
-            {key: value for key, value in one._asdict().items() if key != "text"}
-            for one in looper.iterations()
+            {key: value for key, value in iteration._asdict().items() if key != "text"}
+            for iteration in looper.iterations()
         ],
     }  # fmt: skip

@@ -53,45 +53,53 @@ class LoopLine:
     @property
     def measured(self) -> list[Iteration]:
         """The iterations that have a score."""
-        return [one for one in self.iterations if one.score is not None]
+        return [iteration for iteration in self.iterations if iteration.score is not None]
 
     @property
     def best(self) -> Iteration | None:
         """The iteration with the best training score; the first of equals."""
-        return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
+        return max(self.measured, key=lambda iteration: snap(iteration.score or 0.0), default=None)
 
     @property
     def rounds(self) -> int:
         """Number of measured iterations; one measures all prompts in play."""
-        return len({one.number for one in self.measured})
+        return len({iteration.number for iteration in self.measured})
 
     @property
     def pending(self) -> list[str]:
         """The suggestions that wait for a decision."""
-        return [one.pending for one in current_rows(self.iterations) if one.pending is not None]
+        return [
+            iteration.pending
+            for iteration in current_rows(self.iterations)
+            if iteration.pending is not None
+        ]
 
     @property
     def firsts(self) -> dict[str, float | None]:
         """The score of the first version of each prompt."""
-        return {one.prompt: one.score for one in reversed(self.iterations)}
+        return {iteration.prompt: iteration.score for iteration in reversed(self.iterations)}
 
     @property
     def paths(self) -> list[str]:
         """The files of its prompts."""
-        return list(dict.fromkeys(one.path for one in self.iterations))
+        return list(dict.fromkeys(iteration.path for iteration in self.iterations))
 
     @property
     def others(self) -> list[tuple[str, dict[str, Any]]]:
         """Held-out evidence of further prompts, by name."""
         kept = self.loop.evidence.get("others")
-        found = kept.items() if isinstance(kept, dict) else ()
-        return [(name, each["holdout"]) for name, each in found if each.get("holdout")]
+        evidence_by_name = kept.items() if isinstance(kept, dict) else ()
+        return [
+            (name, evidence["holdout"])
+            for name, evidence in evidence_by_name
+            if evidence.get("holdout")
+        ]
 
     @property
     def holdout(self) -> dict[str, Any] | None:
         """Evidence of the held-out cases, best prompt against first one."""
-        found = self.loop.evidence.get("holdout")
-        return found if isinstance(found, dict) else None
+        holdout = self.loop.evidence.get("holdout")
+        return holdout if isinstance(holdout, dict) else None
 
     @property
     def verified(self) -> bool:
@@ -119,7 +127,7 @@ def loops(context: PageContext) -> Page:
     counts = loops_by_experiment(context.connection)
     total = counts.get(experiment, 0) if experiment else sum(counts.values())
     paging = Paging.of(context.args, total)
-    found = list_loops(context.connection, experiment, most=paging.per_page, offset=paging.offset)
+    listed = list_loops(context.connection, experiment, most=paging.per_page, offset=paging.offset)
 
     def again(**changes: Any) -> str:
         return context.links.to("loops", **{"experiment": experiment, **changes})
@@ -128,7 +136,7 @@ def loops(context: PageContext) -> Page:
         "loops",
         "Loops",
         {
-            "loops": [_line(context.connection, one) for one in found],
+            "loops": [_line(context.connection, listed_loop) for listed_loop in listed],
             "paging": paging,
             "again": again,
             "experiment": experiment,
@@ -140,30 +148,32 @@ def loops(context: PageContext) -> Page:
 
 def loop(context: PageContext) -> Page:
     """Return a loop: iterations, gain on held-out cases, and cost."""
-    found = find_loop(context.connection, context.path["loop"])
-    if found is None:
+    stored = find_loop(context.connection, context.path["loop"])
+    if stored is None:
         message = f"there is no loop {context.path['loop']!r}"
         raise UsageError(message, hint="open it from the list of loops")
-    line = _line(context.connection, found)
-    iterations = paged(context, _with_origins(line.iterations), "loop", found.id)
-    shown = [one for one, _ in iterations.rows]
-    runs = run_results(context, [one.run_id for one in shown if one.run_id is not None])
-    by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
+    line = _line(context.connection, stored)
+    iterations = paged(context, _with_origins(line.iterations), "loop", stored.id)
+    visible = [iteration for iteration, _ in iterations.rows]
+    runs = run_results(
+        context, [iteration.run_id for iteration in visible if iteration.run_id is not None]
+    )
+    by_id: dict[str, RunResult] = {run.run.id: run for run in runs}
     first = line.firsts.get(line.best.prompt) if line.best is not None else None
     return Page(
         "loop",
-        f"Loop of {found.experiment}, {formats.when(found.started_at)}",
+        f"Loop of {stored.experiment}, {formats.when(stored.started_at)}",
         {
-            "loop_": found,
+            "loop_": stored,
             "line": line,
             "first": first,
             "iterations": iterations,
             "runs": by_id,
-            "spending": loop_spending(context.connection, found),
+            "spending": loop_spending(context.connection, stored),
             "sides": [
-                (name, found.evidence[name])
+                (name, stored.evidence[name])
                 for name in ("train", "holdout")
-                if isinstance(found.evidence.get(name), dict)
+                if isinstance(stored.evidence.get(name), dict)
             ],
         },
         crumbs=(Crumb("Loops", context.links.to("loops")),),
@@ -173,23 +183,32 @@ def loop(context: PageContext) -> Page:
 
 def _with_origins(iterations: Sequence[Iteration]) -> list[tuple[Iteration, str]]:
     """Return the iterations, each with the word for where a version without suggestion is from."""
-    found, seen = [], set[str]()
-    for one in iterations:
-        known = one.version in seen
-        found.append((one, "original" if one.number == 1 else "unchanged" if known else "by hand"))
-        seen.add(one.version)
-    return found
+    rows, seen = [], set[str]()
+    for iteration in iterations:
+        repeated = iteration.version in seen
+        rows.append(
+            (
+                iteration,
+                "original" if iteration.number == 1 else "unchanged" if repeated else "by hand",
+            )
+        )
+        seen.add(iteration.version)
+    return rows
 
 
-def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
-    iterations = tuple(iterations_of(connection, one))
+def _line(connection: sqlite3.Connection, listed: Loop) -> LoopLine:
+    iterations = tuple(iterations_of(connection, listed))
     best: dict[int, float | None] = {}
-    for each in iterations:
-        known = best.get(each.number)
-        best[each.number] = each.score if known is None else max(known, each.score or known)
+    for iteration in iterations:
+        best_so_far = best.get(iteration.number)
+        best[iteration.number] = (
+            iteration.score
+            if best_so_far is None
+            else max(best_so_far, iteration.score or best_so_far)
+        )
     scores = tuple(best.values())
     trend = None
     if len(scores) > 1:
         title = f"Score of {len(scores)} iterations on the training cases"
         trend = sparkline(Sparkline(title, scores))
-    return LoopLine(one, iterations, booked(connection, one.scope), trend)
+    return LoopLine(listed, iterations, booked(connection, listed.scope), trend)

@@ -182,9 +182,9 @@ def list_loops(
     return [_loop(row) for row in rows]
 
 
-def find_loop(connection: sqlite3.Connection, wanted: str) -> Loop | None:
+def find_loop(connection: sqlite3.Connection, loop_id: str) -> Loop | None:
     """Return the loop with an id."""
-    row = connection.execute(f"select {_LIST} from loop where id = ?", (wanted,)).fetchone()
+    row = connection.execute(f"select {_LIST} from loop where id = ?", (loop_id,)).fetchone()
     return None if row is None else _loop(row)
 
 
@@ -206,9 +206,9 @@ def loops_waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[s
 
 
 def _loop(row: Sequence[Any]) -> Loop:
-    told = dict(zip(_COLUMNS, row, strict=True))
-    told |= {"point": LoopState(told["point"]), "evidence": json.loads(told["evidence"])}
-    return Loop(**{**told, "simulated": bool(told["simulated"])})
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values |= {"point": LoopState(values["point"]), "evidence": json.loads(values["evidence"])}
+    return Loop(**{**values, "simulated": bool(values["simulated"])})
 
 
 def iterations_of(connection: sqlite3.Connection, loop: Loop) -> list[Iteration]:
@@ -223,13 +223,17 @@ def iterations_of(connection: sqlite3.Connection, loop: Loop) -> list[Iteration]
 
 def course_of(iterations: Sequence[Iteration], prompt: str) -> list[Iteration]:
     """Return the versions of one prompt, the first one first."""
-    return [one for one in iterations if one.prompt == prompt]
+    return [iteration for iteration in iterations if iteration.prompt == prompt]
 
 
 def current_rows(iterations: Sequence[Iteration]) -> list[Iteration]:
     """Return the prompts of the last iteration that are in play."""
     last = iterations[-1].number
-    return [one for one in iterations if one.number == last and one.dropped is None]
+    return [
+        iteration
+        for iteration in iterations
+        if iteration.number == last and iteration.dropped is None
+    ]
 
 
 def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
@@ -247,13 +251,13 @@ def mean_score(
     connection: sqlite3.Connection, run_id: str, prompt: str, cases: frozenset[str]
 ) -> tuple[float | None, int]:
     """Return the mean composite of a prompt of a run over some cases, and how many have one."""
-    score, found = connection.execute(
+    score, count = connection.execute(
         "select avg(mean), count(mean) from (select round(avg(composite), 12) as mean "
         "from cell where run_id = ? and side = 'head' and prompt = ? and composite is not null "
         "and case_id in (select value from json_each(?)) group by case_id order by case_id)",
         (run_id, prompt, json.dumps(sorted(cases))),
     ).fetchone()
-    return None if score is None else snap(score), int(found)
+    return None if score is None else snap(score), int(count)
 
 
 def loop_spending(connection: sqlite3.Connection, loop: Loop) -> list[PhaseSpending]:

@@ -143,8 +143,8 @@ class LoopRunner:
     def _measure(self) -> None:
         rows = self.in_play()
         number = rows[0].number
-        shown = ", ".join(self._named(row) for row in rows)
-        self._context.on_step(f"iteration {number}: measuring {shown}")
+        names = ", ".join(self._named(row) for row in rows)
+        self._context.on_step(f"iteration {number}: measuring {names}")
         run_id = self._run_iteration(rows)
         reach_point("measured")
         target = self._context.at(rows[0])
@@ -181,19 +181,19 @@ class LoopRunner:
         if len(rows) < 2 or number < FIRST_PRUNED or not self._context.stop.prune_weak_prompts:
             return {}
         level = shared_level(number - FIRST_PRUNED + 1)
-        found = rivals_in(connection, run_id, left_out, level=level)
-        return {one.found.prompt: one.dropped for one in found if one.weak}
+        rivals = rivals_in(connection, run_id, left_out, level=level)
+        return {rival.found.prompt: rival.dropped for rival in rivals if rival.weak}
 
     def _run_iteration(self, rows: Sequence[Iteration]) -> str:
         """Return the id of the iteration's completed run; start or resume it if necessary."""
         context = self._context
         with closing(open_reader(context.results)) as reader:
-            known = unfinished_run(reader, self.loop)
-            run = None if known is None else find_run(reader, known)
+            unfinished = unfinished_run(reader, self.loop)
+            run = None if unfinished is None else find_run(reader, unfinished)
         if run is not None and run.status in _MEASURED:
             return run.id
         targets = [context.at(row) for row in rows]
-        experiment = with_prompt(targets[0].experiment, *(one.prompt for one in targets))
+        experiment = with_prompt(targets[0].experiment, *(target.prompt for target in targets))
         options = RunOptions() if run is None else options_of(run)
         on_branch = any(row.text != context.now(row).text for row in rows)
         options = replace(
@@ -246,10 +246,10 @@ class LoopRunner:
         """Whether the last iterations of a prompt gained almost nothing."""
         stop = self._context.stop
         course = course_of(self.iterations(), row.prompt)
-        known = [one.score for one in course if one.score is not None]
-        if not known:
+        scores = [iteration.score for iteration in course if iteration.score is not None]
+        if not scores:
             return True
-        return converged(known, min_delta=stop.min_delta, window=stop.window).value
+        return converged(scores, min_delta=stop.min_delta, window=stop.window).value
 
     def _end(self, rule: str) -> None:
         with open_for_change(self._context.results) as connection:
@@ -294,9 +294,9 @@ class LoopRunner:
     def _refine_one(self, row: Iteration) -> None:
         """Ask for a better version of one prompt, and note what came of it."""
         context = self._context
-        known = Outcome.SETTLED if self._settled(row) else self._asked_before(row)
-        if known is not None:
-            self._note(row._replace(outcome=known))
+        outcome = Outcome.SETTLED if self._settled(row) else self._asked_before(row)
+        if outcome is not None:
+            self._note(row._replace(outcome=outcome))
             return
         target = context.at(row)
         if len(context.targets) > 1:
@@ -304,7 +304,7 @@ class LoopRunner:
 
         def on_stored(connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
             """Note the outcome in the transaction that stores the suggestions."""
-            chosen = next((one for one in made if one.status in _WANTED), None)
+            chosen = next((suggestion for suggestion in made if suggestion.status in _WANTED), None)
             found = row._replace(outcome=Outcome.NOTHING)
             if chosen is not None:
                 found = row._replace(outcome=Outcome.SUGGESTED, pending=chosen.id)
@@ -343,12 +343,12 @@ class LoopRunner:
         rows, pending = self.in_play(), self.suggestions()
         changed: dict[str, Version] = {}
         for row in rows:
-            now, one = self._context.now(row), pending.get(row.prompt)
+            now, suggestion = self._context.now(row), pending.get(row.prompt)
             if now.prompt.version != row.version:
-                made = one is not None and now.prompt.version == one.new_hash
-                by = one.id if one is not None and made else None
+                made = suggestion is not None and now.prompt.version == suggestion.new_hash
+                by = suggestion.id if suggestion is not None and made else None
                 changed[row.prompt] = Version(now.text, now.prompt.version, by)
-            elif one is not None and one.status not in _GONE:
+            elif suggestion is not None and suggestion.status not in _GONE:
                 return  # it still waits
         with open_for_change(self._context.results) as connection:
             if changed:
@@ -367,27 +367,32 @@ class LoopRunner:
         pending = self.suggestions()
         made: dict[str, Version] = {}
         for row in self.in_play():
-            one = pending.get(row.prompt)
-            if one is not None:
-                text = self._commit_one(row, one)
-                made[row.prompt] = Version(text, one.new_hash or "", one.id)
+            suggestion = pending.get(row.prompt)
+            if suggestion is not None:
+                text = self._commit_one(row, suggestion)
+                made[row.prompt] = Version(text, suggestion.new_hash or "", suggestion.id)
         with open_for_change(self._context.results) as connection:
             self._next(connection, made)
 
-    def _commit_one(self, row: Iteration, one: Suggestion) -> str:
+    def _commit_one(self, row: Iteration, suggestion: Suggestion) -> str:
         """Commit one suggestion, unless the branch has it; return the new text of the prompt."""
         context, review = self._context, self._context.review
         text = row.text.encode("utf-8", "surrogatepass")
-        commit, after = commit_to_branch(review, self.loop, one, text)
+        commit, after = commit_to_branch(review, self.loop, suggestion, text)
         reach_point("committed")
-        if one.status is not SuggestionStatus.APPLIED:
+        if suggestion.status is not SuggestionStatus.APPLIED:
             changes = {"decided_by": context.actor.name, "decided_at": review.site.now()}
             more = {"branch": self.loop.branch, "commit_id": commit}
-            one = review.move(
-                context.actor, "loop approve", one, SuggestionStatus.APPLIED, **changes, **more
+            suggestion = review.move(
+                context.actor,
+                "loop approve",
+                suggestion,
+                SuggestionStatus.APPLIED,
+                **changes,
+                **more,
             )
-        supersede_others(review, context.actor, one)
-        context.on_step(f"committed {one.id} as {commit[:8]} on {self.loop.branch}")
+        supersede_others(review, context.actor, suggestion)
+        context.on_step(f"committed {suggestion.id} as {commit[:8]} on {self.loop.branch}")
         return after.decode("utf-8", "surrogatepass")
 
     def _confirm(self) -> None:
@@ -400,10 +405,10 @@ class LoopRunner:
         """Return the evidence of the best prompt, and of the others that are still in play."""
         iterations = self.iterations()
         leader = best_of(iterations).prompt
-        kept = [leader, *(one.prompt for one in self.in_play() if one.prompt != leader)]
-        found = {name: self._first_against_best(course_of(iterations, name)) for name in kept}
-        evidence = found.pop(leader)
-        others = {name: each for name, each in found.items() if each}
+        kept = [leader, *(row.prompt for row in self.in_play() if row.prompt != leader)]
+        by_prompt = {name: self._first_against_best(course_of(iterations, name)) for name in kept}
+        evidence = by_prompt.pop(leader)
+        others = {name: other for name, other in by_prompt.items() if other}
         return {**evidence, "others": others} if others else evidence
 
     def _first_against_best(self, course: Sequence[Iteration]) -> dict[str, Any]:
@@ -431,7 +436,7 @@ class LoopRunner:
 
     def _report_partial(self) -> None:
         """Write the report of a loop that a budget stopped; it can still be continued."""
-        if not any(one.score is not None for one in self.iterations()):
+        if not any(iteration.score is not None for iteration in self.iterations()):
             return
         try:
             evidence = self._evidence()
@@ -493,5 +498,9 @@ class LoopRunner:
         return run is not None and run.status is RunStatus.CANCELLED
 
     def _last_run(self, connection: sqlite3.Connection) -> Run | None:
-        measured = [one.run_id for one in iterations_of(connection, self.loop) if one.run_id]
+        measured = [
+            iteration.run_id
+            for iteration in iterations_of(connection, self.loop)
+            if iteration.run_id
+        ]
         return find_run(connection, measured[-1]) if measured else None

@@ -107,13 +107,15 @@ class LoopContext:
 
     def now(self, iteration: Iteration) -> RefineTarget:
         """Return the prompt of an iteration as it is in the working tree."""
-        found = next((one for one in self.targets if one.prompt.path == iteration.path), None)
-        if found is None:
+        current = next(
+            (target for target in self.targets if target.prompt.path == iteration.path), None
+        )
+        if current is None:
             raise UsageError(
                 f"the experiment no longer has {iteration.path}, which the loop refines",
                 hint="put it back, or start again with --restart",
             )
-        return found
+        return current
 
     def at(self, iteration: Iteration) -> RefineTarget:
         """Return the prompt of an iteration with the text that it had there."""
@@ -187,18 +189,18 @@ def begin(
 ) -> Loop:
     """Return the unfinished loop to continue, or a new one."""
     with open_for_change(context.results) as connection:
-        known = last_loop(connection, context.experiment.id)
-        if known is not None and known.point is not LoopState.DONE:
+        unfinished = last_loop(connection, context.experiment.id)
+        if unfinished is not None and unfinished.point is not LoopState.DONE:
             if not request.restart:
-                return write_loop(connection, _resume(context, known, request, environ))
-            _leave(connection, context, known)
+                return write_loop(connection, _resume(context, unfinished, request, environ))
+            _leave(connection, context, unfinished)
         auto = request.auto
         head = _branch_base(context, environ) if auto else None
         loop = _new(context, request, head)
         write_loop(connection, loop)
-        for one in context.targets:
-            prompt = one.prompt
-            first = Iteration(1, str(prompt.id), prompt.path, prompt.version, one.text)
+        for target in context.targets:
+            prompt = target.prompt
+            first = Iteration(1, str(prompt.id), prompt.path, prompt.version, target.text)
             write_iteration(connection, loop, first)
         entity = f"{loop.experiment}/{loop.prompt}"
         after = {"loop": loop.id, "mode": loop.mode, "branch": loop.branch}
@@ -226,47 +228,49 @@ def _new(context: LoopContext, request: LoopRequest, head: str | None) -> Loop:
 
 def names_of(context: LoopContext) -> str:
     """Return the names of the prompts of a loop, as they are stored."""
-    return ", ".join(str(one.prompt.id) for one in context.targets)
+    return ", ".join(str(target.prompt.id) for target in context.targets)
 
 
-def _budget(context: LoopContext, given: int | None) -> int:
-    limit = run_limit(caps_of(context.project, context.experiment, "", given))
+def _budget(context: LoopContext, budget_microusd: int | None) -> int:
+    limit = run_limit(caps_of(context.project, context.experiment, "", budget_microusd))
     assert limit is not None, "stop.budget_usd has a default"
     return limit
 
 
 def _resume(
-    context: LoopContext, known: Loop, request: LoopRequest, environ: Mapping[str, str]
+    context: LoopContext, unfinished: Loop, request: LoopRequest, environ: Mapping[str, str]
 ) -> Loop:
-    name = known.experiment
-    if known.prompt != names_of(context):
-        several = len(known.prompts) > 1
-        again = "leave out --prompt" if several else f"name it with --prompt {known.prompt}"
+    name = unfinished.experiment
+    if unfinished.prompt != names_of(context):
+        several = len(unfinished.prompts) > 1
+        again = "leave out --prompt" if several else f"name it with --prompt {unfinished.prompt}"
         raise UsageError(
-            f"the unfinished loop of {name} refines {known.prompt}",
+            f"the unfinished loop of {name} refines {unfinished.prompt}",
             hint=f"{again}, or abandon it with --restart",
         )
-    if request.auto and known.mode != "auto":
+    if request.auto and unfinished.mode != "auto":
         raise UsageError(
             f"the unfinished loop of {name} waits for a human decision",
             hint="continue without --auto-approve, or abandon it with --restart",
         )
-    if known.mode == "auto":
+    if unfinished.mode == "auto":
         refuse_auto(context, environ)
     budget = None if request.budget_microusd is None else _budget(context, request.budget_microusd)
-    return with_limits(known, request.iterations, budget)
+    return with_limits(unfinished, request.iterations, budget)
 
 
-def _leave(connection: sqlite3.Connection, context: LoopContext, known: Loop) -> None:
+def _leave(connection: sqlite3.Connection, context: LoopContext, abandoned: Loop) -> None:
     """Mark a loop as abandoned, and complete its waiting runs."""
     now = context.review.site.now()
-    runs = [one.run_id for one in iterations_of(connection, known) if one.run_id][-1:]
-    runs += filter(None, [unfinished_run(connection, known)])
+    runs = [
+        iteration.run_id for iteration in iterations_of(connection, abandoned) if iteration.run_id
+    ][-1:]
+    runs += filter(None, [unfinished_run(connection, abandoned)])
     for run_id in runs:
         status = find_run(connection, run_id).status
         if status in (RunStatus.REFINING, RunStatus.REVIEWING):
             move_run(run_id, RunStatus.COMPLETED, now)(connection)
-    leave_loop(connection, known, now=now)
+    leave_loop(connection, abandoned, now=now)
 
 
 # --- automatic approval ---------------------------------------------------------------------------

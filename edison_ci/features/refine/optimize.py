@@ -206,7 +206,7 @@ class SearchContext:
         """Yield the suggestion of the winner, measured on all cases, if there is a winner."""
         best = course.best
         if best is course.base and self.options.force:
-            others = [one for one in course.measured.values() if one is not course.base]
+            others = [member for member in course.measured.values() if member is not course.base]
             best = next(iter(rank(others)), best)
             course.best = best
         if best is course.base:
@@ -217,10 +217,10 @@ class SearchContext:
         self.options.on_step("measuring the winner on all cases, including the held-out ones")
         trials = replace(self.trials, repeats=self.budget.final_repeats())
         trial = trials.try_out(candidate.change)
-        earlier, known = self._earlier_checks(candidate.version)
+        earlier, counted_before = self._earlier_checks(candidate.version)
         with closing(database.open_reader(self.trials.results)) as reader:
             evidence = refine_evidence.evidence_of(reader, candidate.change, trial.run_id)
-        total = self.budget.spent() - (before if known else 0)
+        total = self.budget.spent() - (before if counted_before else 0)
         extra = {"search": {**self._summary(course), "earlier_comparisons": earlier}}
         now = utc.timestamp(utc.now())
         maker = refine_suggestions.SuggestionMaker(
@@ -237,11 +237,13 @@ class SearchContext:
         """
         target = self.trials.target
         with closing(database.open_reader(self.trials.results)) as reader:
-            found = store_suggestions.list_suggestions(reader, experiment=target.experiment.id)
-        checked = {one.new_hash for one in found if one.evidence.get("holdout")}
-        searches = [one.evidence.get("search") for one in found]
-        known = any(isinstance(one, dict) and one.get("id") == self.id for one in searches)
-        return len(checked - {version}), known
+            earlier = store_suggestions.list_suggestions(reader, experiment=target.experiment.id)
+        checked = {made.new_hash for made in earlier if made.evidence.get("holdout")}
+        searches = [made.evidence.get("search") for made in earlier]
+        stored = any(
+            isinstance(search, dict) and search.get("id") == self.id for search in searches
+        )
+        return len(checked - {version}), stored
 
     def _summary(self, course: SearchResult) -> dict[str, Any]:
         limits, done = self.options.limits, course.generations
@@ -252,28 +254,33 @@ class SearchContext:
             "most_generations": limits.generations,
             "generations": len(done),
             "stopped_by": course.stopped_by,
-            "asked": sum(one.asked for one in done),
-            "refused": sum(one.refused for one in done),
-            "crossed": sum(one.crossed for one in done),
-            "tried": sum(one.tried for one in done),
-            "measured": sum(one.measured for one in done),
+            "asked": sum(generation.asked for generation in done),
+            "refused": sum(generation.refused for generation in done),
+            "crossed": sum(generation.crossed for generation in done),
+            "tried": sum(generation.tried for generation in done),
+            "measured": sum(generation.measured for generation in done),
             "wider": guardrails.WIDER[store_suggestions.MadeBy.OPTIMIZE],
-            "lineage": [_member_json(one) for one in course.lineage()],
+            "lineage": [_member_json(member) for member in course.lineage()],
         }
 
 
-def _member_json(one: Member) -> dict[str, Any]:
-    return {"version": one.version, "how": one.how, "generation": one.born, "score": one.mean}
+def _member_json(member: Member) -> dict[str, Any]:
+    return {
+        "version": member.version,
+        "how": member.how,
+        "generation": member.born,
+        "score": member.mean,
+    }
 
 
 def _refusals(course: SearchResult, simulation: str, now: str) -> Iterator[Suggestion]:
     """Yield the replies that broke a guardrail, except those that only repeat a known version."""
-    for one in course.refused:
-        broken = {rail.rule for rail in one.reply.candidate.guardrails if not rail.ok}
+    for refusal in course.refused:
+        broken = {rail.rule for rail in refusal.reply.candidate.guardrails if not rail.ok}
         if broken != {"new"}:
             yield refine_suggestions.SuggestionMaker(
-                one.question, simulation, now, store_suggestions.MadeBy.OPTIMIZE
-            ).from_refusal(one.reply)
+                refusal.question, simulation, now, store_suggestions.MadeBy.OPTIMIZE
+            ).from_refusal(refusal.reply)
 
 
 def _identity(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -76,17 +77,17 @@ def dominates(one: Member, other: Member) -> bool:
 
 def front(members: Sequence[Member]) -> list[Member]:
     """Return the Pareto front: the members that no other member dominates."""
-    return [one for one in members if not any(dominates(other, one) for other in members)]
+    return [member for member in members if not any(dominates(other, member) for other in members)]
 
 
 def champions(members: Sequence[Member]) -> dict[str, list[Member]]:
     """Return for each case the members with the best score on it."""
     best: dict[str, float] = {}
-    for one in members:
-        for case, score in one.scores.items():
+    for member in members:
+        for case, score in member.scores.items():
             best[case] = max(score, best.get(case, -math.inf))
     return {
-        case: [one for one in members if reaches(one.scores.get(case, -math.inf), score)]
+        case: [member for member in members if reaches(member.scores.get(case, -math.inf), score)]
         for case, score in sorted(best.items())
     }
 
@@ -121,17 +122,20 @@ def survivors(members: Sequence[Member], most: int, *, always: str) -> list[Memb
     After `always`, each pick is the member that leads most cases not led by the earlier picks; ties
     go to the better mean.
     """
-    held = {case: {one.version for one in holders} for case, holders in champions(members).items()}
-    left = rank({one.version: one for one in members}.values())
-    kept = [one for one in left if one.version == always]
+    held = {
+        case: {member.version for member in holders} for case, holders in champions(members).items()
+    }
+    left = rank({member.version: member for member in members}.values())
+    kept = [member for member in left if member.version == always]
     while left and len(kept) < most:
-        names = {one.version for one in kept}
-        left = [one for one in left if one.version not in names]
+        names = {member.version for member in kept}
+        left = [member for member in left if member.version not in names]
         open_cases = [holders for holders in held.values() if not holders & names]
         if not left:
             break
+        leads = Counter(version for holders in open_cases for version in holders)
         # `max` takes the first of equals, which is the one with the best mean.
-        kept.append(max(left, key=lambda one: sum(one.version in each for each in open_cases)))
+        kept.append(max(left, key=lambda member: leads[member.version]))
     return rank(kept)
 
 

@@ -110,9 +110,9 @@ def refine(trials: TrialRunner, refiner: Judge, options: RefineOptions) -> Refin
     if weakness.targets:
         question = RefinePrompt(target, refiner, weakness, history.past)
         replies = run_async(_ask(trials, question, options, history.known))
-        found = _trials(trials, replies, options)
+        measured = _trials(trials, replies, options)
         now = utc.timestamp(utc.now())
-        made = _suggestions(SuggestionMaker(question, simulation, now), replies, found, options)
+        made = _suggestions(SuggestionMaker(question, simulation, now), replies, measured, options)
         record = SuggestionRecord(base.run_id, now, options.audit, options.on_stored)
         stored = store(trials.results, made, record)
     spent = trials.allowance.spent_microusd
@@ -120,7 +120,7 @@ def refine(trials: TrialRunner, refiner: Judge, options: RefineOptions) -> Refin
 
 
 async def _ask(
-    trials: TrialRunner, question: RefinePrompt, options: RefineOptions, known: Mapping[str, str]
+    trials: TrialRunner, question: RefinePrompt, options: RefineOptions, excluded: Mapping[str, str]
 ) -> _RefinerReplies:
     """Ask for candidates one after the other, so that duplicates can be refused."""
     weak = " and ".join(weak_one.name for weak_one in question.weakness.targets)
@@ -130,7 +130,7 @@ async def _ask(
     )
     collected = _RefinerReplies()
     async with open_clients(trials) as clients:
-        await _ask_each(question, clients, options.candidates, known, collected)
+        await _ask_each(question, clients, options.candidates, excluded, collected)
     if not collected.replies and collected.failures:
         raise CallFailed(
             f"every call to {question.refiner.name} failed: {collected.failures[0]}",
@@ -143,12 +143,12 @@ async def _ask_each(
     question: RefinePrompt,
     clients: ClientPool,
     candidates: int,
-    known: Mapping[str, str],
+    excluded: Mapping[str, str],
     collected: _RefinerReplies,
 ) -> None:
     target, client = question.target, clients.of(question.refiner.model, "refine")
     answers = tuple(example.answer for example in question.weakness.examples)
-    taken = dict(known)
+    taken = dict(excluded)
     for repeat in range(candidates):
         background = GuardrailContext(
             lambda: target.project.cases(target.experiment), answers, taken
@@ -164,9 +164,9 @@ async def _ask_each(
             taken = {version: "it is the same as another candidate", **taken}
 
 
-def _trials(trials: TrialRunner, found: _RefinerReplies, options: RefineOptions) -> list[Trial]:
+def _trials(trials: TrialRunner, collected: _RefinerReplies, options: RefineOptions) -> list[Trial]:
     """Measure every candidate that passed the guardrails; return the trials, best gain first."""
-    chosen = [replies[-1] for replies in found.replies if replies[-1].candidate.ok]
+    chosen = [replies[-1] for replies in collected.replies if replies[-1].candidate.ok]
     sampled = trials.target.experiment.file.stop.adaptive_sampling
     contest = _contest(trials, chosen, options)
     measured = []
@@ -217,9 +217,9 @@ def _contest(
     """
     target, stop = trials.target, trials.target.experiment.file.stop
     prompts = {
-        one.candidate.version: one.candidate.change.prompt
-        for one in chosen
-        if one.candidate.change is not None and one.candidate.change.prompt is not None
+        reply.candidate.version: reply.candidate.change.prompt
+        for reply in chosen
+        if reply.candidate.change is not None and reply.candidate.change.prompt is not None
     }
     contest = _Contest()
     if len(prompts) < 2 or not stop.prune_weak_prompts:

@@ -130,8 +130,8 @@ class RefinePrompt:
         for example in self.weakness.examples:
             yield _piece("example", _example(example))
         for past in self.past:
-            known = {"note": past.note, "diff": past.diff, "what": past.what, "why": past.reason}
-            yield _piece("earlier", {key: _short(value) for key, value in known.items()})
+            facts = {"note": past.note, "diff": past.diff, "what": past.what, "why": past.reason}
+            yield _piece("earlier", {key: _short(value) for key, value in facts.items()})
 
 
 def refiner_of(model: Model) -> Judge:
@@ -150,7 +150,7 @@ def _weak_json(weak_one: WeakComponent) -> dict[str, Json]:
 
 def _example(example: Example) -> dict[str, Any]:
     case = example.case
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "inputs": {name: _bounded(value) for name, value in case.inputs.items()},
         "answer": _short(example.answer),
         "score": example.score,
@@ -159,7 +159,7 @@ def _example(example: Example) -> dict[str, Any]:
             for remark in example.remarks
         ],
     }
-    return found if case.expected is None else {**found, "expected": _bounded(case.expected)}
+    return document if case.expected is None else {**document, "expected": _bounded(case.expected)}
 
 
 def _bounded(value: Json) -> Json:
@@ -209,10 +209,10 @@ def read_reply(
     target: RefineTarget, completion: Completion, background: GuardrailContext
 ) -> Candidate:
     """Return the candidate in a reply; a reply without a diff gives a refused candidate."""
-    found = reply_object(completion, "diff")
-    if isinstance(found, Failure):
-        return Candidate(completion.text, "", (Guardrail(REPLY, False, found.reason),))
-    note, diff = found.get("note"), found["diff"]
+    reply = reply_object(completion, "diff")
+    if isinstance(reply, Failure):
+        return Candidate(completion.text, "", (Guardrail(REPLY, False, reply.reason),))
+    note, diff = reply.get("note"), reply["diff"]
     if not isinstance(diff, str) or not isinstance(note, str) or not note.strip():
         reason = "the reply is not {note, diff} with two texts"
         return Candidate(completion.text, "", (Guardrail(REPLY, False, reason),))

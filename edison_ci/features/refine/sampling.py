@@ -91,19 +91,20 @@ class TrialSampling:
         planned: Planned,
     ) -> Sampling:
         """Return what the training cases so far show."""
-        found = training_pairs(reader, self._target, run_id)
-        places = {case: place for place, case in enumerate(found.cases)}
+        training = training_pairs(reader, self._target, run_id)
+        places = {case: place for place, case in enumerate(training.cases)}
         order: list[int] = []
         looks: list[int] = []
         for batch in seen:
             order += [places[case] for case in batch if case in places]
             looks.append(len(order))
         clusters = None
-        if found.pairs.clusters is not None:
-            clusters = tuple(found.pairs.clusters[place] for place in order)
+        if training.pairs.clusters is not None:
+            clusters = tuple(training.pairs.clusters[place] for place in order)
             looks = [len(set(clusters[:look])) for look in looks]
         base, head = (
-            tuple(side[place] for place in order) for side in (found.pairs.base, found.pairs.head)
+            tuple(side[place] for place in order)
+            for side in (training.pairs.base, training.pairs.head)
         )
         pairs = Pairs(base, head, clusters)
         gain = sampled_gain(
@@ -114,7 +115,7 @@ class TrialSampling:
         )
         measured, final, interval = sum(map(len, seen)), None, gain.interval
         if measured >= planned.cases and pairs.n:
-            final = paired_p(pairs, rng=generator_for(found.cases), side="greater").value
+            final = paired_p(pairs, rng=generator_for(training.cases), side="greater").value
             whole = paired_difference(pairs.differences, clusters=clusters, level=SAMPLED_LEVEL)
             interval = None if whole is None else whole.interval
         mean = mean_or_none(pairs.differences.tolist())

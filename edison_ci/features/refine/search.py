@@ -140,7 +140,7 @@ class OffspringMaker:
 
     def make(self, number: int, members: Sequence[Member], size: int) -> GenerationResult:
         """Make the children of a generation; refused replies and failed calls are results too."""
-        found, requests = GenerationResult(), []
+        result, requests = GenerationResult(), []
         ahead = front(members)
         with closing(open_reader(self._trials.results)) as reader:
             for slot in range(size):
@@ -149,13 +149,13 @@ class OffspringMaker:
                 if slot % CROSS_EVERY == CROSS_EVERY - 1 and len(ahead) > 1:
                     child = self._cross(ahead, rng)
                 if child is not None:
-                    found.children.append(child)
+                    result.children.append(child)
                     continue
                 request = self._mutation(reader, pick_parent(members, rng), rng)
                 requests += [request] if request is not None else []
         if requests:
-            run_async(self._ask(requests, found))
-        return found
+            run_async(self._ask(requests, result))
+        return result
 
     def learn(self, child: Offspring, reason: str) -> None:
         """Remember that a child was no better than its parent, to tell the refiner."""
@@ -173,7 +173,7 @@ class OffspringMaker:
 
     def _cross(self, members: Sequence[Member], rng: Random) -> Offspring | None:
         first = pick_parent(members, rng)
-        second = pick_parent([one for one in members if one.version != first.version], rng)
+        second = pick_parent([member for member in members if member.version != first.version], rng)
         text = cross(self._trials.target.text, first.text, second.text)
         if text is None:
             return None
@@ -214,16 +214,16 @@ class OffspringMaker:
         cases = sorted(parent.scores)
         sample = frozenset(rng.sample(cases, min(SAMPLE_CASES, len(cases))))
         name = trial_name(target.prompt)
-        found = weaknesses(reader, target, parent.run_id, WeaknessScope(name, sample))
+        weakness = weaknesses(reader, target, parent.run_id, WeaknessScope(name, sample))
         return (
-            found
-            if found.targets
+            weakness
+            if weakness.targets
             else weaknesses(reader, target, parent.run_id, WeaknessScope(name))
         )
 
     def _background(
         self,
-        known: dict[str, str],
+        excluded: dict[str, str],
         *,
         made_by: MadeBy = MadeBy.REFINE,
         parent: Member | None = None,
@@ -236,7 +236,7 @@ class OffspringMaker:
         def further(change: Change) -> list[Guardrail]:
             return self._too_far(change) if parent is not None and parent.parents else []
 
-        return GuardrailContext(cases, tuple(self._answers), known, made_by, further)
+        return GuardrailContext(cases, tuple(self._answers), excluded, made_by, further)
 
     def _too_far(self, step: Change) -> list[Guardrail]:
         """Return the rules that a step breaks together with all earlier steps."""
@@ -254,33 +254,33 @@ class OffspringMaker:
             if not rail.ok
         ]
 
-    async def _ask(self, requests: Sequence[_MutationRequest], found: GenerationResult) -> None:
+    async def _ask(self, requests: Sequence[_MutationRequest], result: GenerationResult) -> None:
         async with open_clients(self._trials) as clients:
             answer = clients.of(self._refiner.model, "refine").answer
             # Concurrently: replies of one generation do not depend on each other.
             replies = await asyncio.gather(
                 *(
-                    ask_refiner(one.question, one.repeat, answer, one.background)
-                    for one in requests
+                    ask_refiner(request.question, request.repeat, answer, request.background)
+                    for request in requests
                 ),
                 return_exceptions=True,
             )
         for request, reply in zip(requests, replies, strict=True):
             if isinstance(reply, BudgetExhausted):
-                found.exhausted = reply.refused.cap.name
+                result.exhausted = reply.refused.cap.name
             elif isinstance(reply, CallError | ClientClosed):
-                found.failures.append(str(reply) or type(reply).__name__)
+                result.failures.append(str(reply) or type(reply).__name__)
             elif isinstance(reply, BaseException):
                 raise reply
             else:
-                self._add(request, reply, found)
+                self._add(request, reply, result)
 
     def _add(
-        self, request: _MutationRequest, replies: Sequence[RefinerReply], found: GenerationResult
+        self, request: _MutationRequest, replies: Sequence[RefinerReply], result: GenerationResult
     ) -> None:
-        found.replies += len(replies)
-        found.refused += [
-            GuardrailRefusal(request.question, one) for one in replies if not one.candidate.ok
+        result.replies += len(replies)
+        result.refused += [
+            GuardrailRefusal(request.question, other) for other in replies if not other.candidate.ok
         ]
         candidate = replies[-1].candidate
         change = candidate.change
@@ -291,7 +291,7 @@ class OffspringMaker:
         self._known[change.prompt.version] = _KNOWN
         notes = (*request.parent.notes, candidate.note)
         child = Offspring(change.prompt, change.text, "mutation", (request.parent,), notes)
-        found.children.append(child)
+        result.children.append(child)
 
 
 SCREEN_CASES = 10
@@ -349,14 +349,14 @@ class SearchResult:
 
     def lineage(self) -> list[Member]:
         """Return the best version and its ancestors, oldest first."""
-        found: dict[str, Member] = {}
+        by_version: dict[str, Member] = {}
         open_names = [self.best.version]
         while open_names:
-            one = self.measured[open_names.pop()]
-            if one.version not in found:
-                found[one.version] = one
-                open_names += one.parents
-        return sorted(found.values(), key=lambda one: (one.born, one.version))
+            member = self.measured[open_names.pop()]
+            if member.version not in by_version:
+                by_version[member.version] = member
+                open_names += member.parents
+        return sorted(by_version.values(), key=lambda member: (member.born, member.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,7 @@ class Search:
         limits, stop = self.limits, self.trials.target.experiment.file.stop
         if limits.target is not None and reaches(course.best.mean, limits.target):
             return "target"
-        scores = [course.base.mean, *(one.best for one in course.generations)]
+        scores = [course.base.mean, *(generation.best for generation in course.generations)]
         if converged(scores, min_delta=stop.min_delta, window=stop.window).value:
             return "converged"
         return "generations" if len(course.generations) >= limits.generations else ""
@@ -415,7 +415,7 @@ class Search:
         passed = self._screen(course, made.children, number)
         room = self.budget.room(len(course.base.scores))
         grown = self._measure(passed[:room], number)
-        course.measured |= {one.version: one for one in grown}
+        course.measured |= {member.version: member for member in grown}
         self._select(course, grown)
         record = self._record(course, made, number, len(grown))
         course.generations.append(record)
@@ -439,9 +439,9 @@ class Search:
             if reaches(after, before):
                 passed.append((snap(before - after), child))
             else:
-                said = f"{points(after)} points after {points(before)} before"
-                self.offspring.learn(child, f"{said}, on {SCREEN_CASES} training cases")
-        return [child for _, child in sorted(passed, key=lambda one: one[0])]
+                change = f"{points(after)} points after {points(before)} before"
+                self.offspring.learn(child, f"{change}, on {SCREEN_CASES} training cases")
+        return [child for _, child in sorted(passed, key=lambda pair: pair[0])]
 
     def _measure(self, children: Sequence[Offspring], number: int) -> list[Member]:
         """Measure children on all training cases and return them as members."""
@@ -493,9 +493,9 @@ class Search:
         name, aside = trial_name(prompt), quarantined_cases(self.trials.target)
         with closing(open_reader(self.trials.results)) as reader:
             cells = TwoSidedSample.of_run(reader, run_id, aside)
-            own = [one for one in cells.variants(Side.HEAD) if one.prompt == name]
-            found = cells.sample(metric_of(cells, "composite"), own)
-        return dict(zip(found.cases, found.values, strict=True))
+            own = [variant for variant in cells.variants(Side.HEAD) if variant.prompt == name]
+            sample = cells.sample(metric_of(cells, "composite"), own)
+        return dict(zip(sample.cases, sample.values, strict=True))
 
 
 def is_gain(best: Member, one: Member) -> bool:
@@ -507,8 +507,8 @@ def is_gain(best: Member, one: Member) -> bool:
 
 def _means_on_shared_cases(child: Offspring, scores: dict[str, float]) -> tuple[float, float]:
     """Return the means of a child and of its better parent on the cases that all have."""
-    cases = [case for case in scores if all(case in one.scores for one in child.parents)]
-    bars = [bar for one in child.parents if (bar := one.mean_on(cases)) is not None]
+    cases = [case for case in scores if all(case in parent.scores for parent in child.parents)]
+    bars = [bar for parent in child.parents if (bar := parent.mean_on(cases)) is not None]
     if not bars:
         return -1.0, 0.0  # a child without a score is dropped
     return mean([scores[case] for case in cases]), max(bars)

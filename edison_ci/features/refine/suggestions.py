@@ -69,17 +69,21 @@ def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: b
     rejected = rejections(connection, name, prompt.id)
     tried: list[Suggestion] = []
     if not force:
-        found = list_suggestions(
+        stored = list_suggestions(
             connection, experiment=name, prompt=prompt.id, statuses=(SuggestionStatus.TRIED,)
         )
-        tried = [one for one in found if one.base_hash == prompt.version]
-    known = {
-        one.new_hash: f"the same change was {one.status} before: {one.reason or 'no gain shown'}"
-        for one in (*tried, *rejected)
-        if one.new_hash is not None
+        tried = [suggestion for suggestion in stored if suggestion.base_hash == prompt.version]
+    excluded = {
+        suggestion.new_hash: f"the same change was {suggestion.status} before: "
+        f"{suggestion.reason or 'no gain shown'}"
+        for suggestion in (*tried, *rejected)
+        if suggestion.new_hash is not None
     }
     return History(
-        tuple(RejectedSuggestion.of(one) for one in (*rejected, *tried[:_MOST_TRIED])), known
+        tuple(
+            RejectedSuggestion.of(suggestion) for suggestion in (*rejected, *tried[:_MOST_TRIED])
+        ),
+        excluded,
     )
 
 
@@ -151,21 +155,21 @@ class SuggestionMaker:
         )
 
 
-def suggestion_notice(one: Suggestion) -> Notice:
+def suggestion_notice(suggestion: Suggestion) -> Notice:
     """Return what people are told about a suggestion that waits for a decision."""
-    sentence = one.evidence.get("sentence")
-    mark = f" ({one.simulation})" if one.simulation else ""
+    sentence = suggestion.evidence.get("sentence")
+    mark = f" ({suggestion.simulation})" if suggestion.simulation else ""
     return Notice(
         "suggestion",
-        f"{one.experiment}: a change of {one.prompt} is suggested{mark}",
+        f"{suggestion.experiment}: a change of {suggestion.prompt} is suggested{mark}",
         (
             *((str(sentence),) if sentence else ()),
-            f"Look at it and decide: edison review show {one.id}",
+            f"Look at it and decide: edison review show {suggestion.id}",
         ),
-        one.experiment,
-        one.runs[-1] if one.runs else None,
+        suggestion.experiment,
+        suggestion.runs[-1] if suggestion.runs else None,
         also=("review_needed",),
-        texts=(one.note, one.diff),
+        texts=(suggestion.note, suggestion.diff),
     )
 
 
@@ -185,9 +189,13 @@ def store(
     """Store suggestions with an event and an audit entry; return them as stored."""
     with open_for_change(path) as connection:
         # The best is first in the list and stored last, so that it is the newest row.
-        last_first = {one.hash: one for one in reversed(suggestions)}.values()
-        stored = tuple(reversed([_store_one(connection, one) for one in last_first]))
-        named = {"suggestions": [{"id": one.id, "status": str(one.status)} for one in stored]}
+        last_first = {suggestion.hash: suggestion for suggestion in reversed(suggestions)}.values()
+        stored = tuple(reversed([_store_one(connection, suggestion) for suggestion in last_first]))
+        named = {
+            "suggestions": [
+                {"id": suggestion.id, "status": str(suggestion.status)} for suggestion in stored
+            ]
+        }
         add_event(connection, record.run_id, "refine:completed", named, record.now)
         if record.audit is not None:
             add_audit(connection, record.audit(stored))
@@ -195,12 +203,15 @@ def store(
     return stored
 
 
-def _store_one(connection: sqlite3.Connection, one: Suggestion) -> Suggestion:
+def _store_one(connection: sqlite3.Connection, suggestion: Suggestion) -> Suggestion:
     """Store a suggestion; a refused duplicate of a stored one changes nothing."""
-    if one.status is SuggestionStatus.REFUSED:
-        known = list_suggestions(connection, experiment=one.experiment, prompt=one.prompt)
+    if suggestion.status is SuggestionStatus.REFUSED:
+        stored = list_suggestions(
+            connection, experiment=suggestion.experiment, prompt=suggestion.prompt
+        )
         if any(
-            old.hash == one.hash and old.status is not SuggestionStatus.REFUSED for old in known
+            old.hash == suggestion.hash and old.status is not SuggestionStatus.REFUSED
+            for old in stored
         ):
-            return one
-    return add_suggestion(connection, one)
+            return suggestion
+    return add_suggestion(connection, suggestion)

@@ -85,11 +85,11 @@ class SearchBudget:
         results = project.root / project.file.results
         plan = bare_plan(project, experiment, of="head")
         sizes = final_check_sizes(target, plan.cases)
-        found = cls(
+        budget = cls(
             results, f"search:{name}", limit, experiment.id, plan.loads, plan.cases, sizes, tokens
         )
-        found.reserve()
-        return found
+        budget.reserve()
+        return budget
 
     @property
     def cap(self) -> SpendingCap:
@@ -117,7 +117,7 @@ class SearchBudget:
     def final_repeats(self) -> int:
         """Return the repeats per case that the rest of the budget allows for the final check."""
         left, sizes = self.limit - self.spent(), self.check_sizes
-        return max((one for one in sizes if self._need(one) <= left), default=min(sizes))
+        return max((size for size in sizes if self._need(size) <= left), default=min(sizes))
 
     def _need(self, repeats: int) -> int:
         total, worst = self._price(self.check_sizes[repeats], pairwise=1)
@@ -125,17 +125,17 @@ class SearchBudget:
 
     def _price(self, share: float, *, pairwise: float = 0) -> tuple[float, int]:
         """Return the cost of a share of all answers, and the highest price of one call."""
-        known: dict[str, tuple[float, int]] = {}
+        prices: dict[str, tuple[float, int]] = {}
         if self.results.exists():
             with closing(open_reader(self.results)) as reader:
-                known = phase_prices(reader, self.experiment)
+                prices = phase_prices(reader, self.experiment)
         total, worst = 0.0, 0
         for load in self.loads:
             part = pairwise if load.phase == "pairwise" else share
-            each = known.get(load.phase)
-            if each is not None:
-                total += each[0] * load.once_calls * part
-                worst = max(worst, each[1])
+            price = prices.get(load.phase)
+            if price is not None:
+                total += price[0] * load.once_calls * part
+                worst = max(worst, price[1])
             elif load.cost_microusd is not None:
                 total += load.cost_microusd.high * part
         return total, worst
@@ -143,9 +143,9 @@ class SearchBudget:
     def room(self, cases: int) -> int:
         """Return about how many versions can still be measured on `cases` cases each."""
         total, worst = self._price(1 / max(self.cases, 1))
-        each = total * cases
+        per_version = total * cases
         left = self.limit - self.reserved - self.spent() - worst
-        return _ANY if not each else max(int(left / each), 0)
+        return _ANY if not per_version else max(int(left / per_version), 0)
 
     def release(self) -> None:
         """Release the reserve for the final check."""
@@ -230,14 +230,15 @@ class TrialRunner:
         experiment = self.target.experiment
         judges = experiment.file.judges.model_copy(update={"pairwise": None})
         named = tuple(
-            replace(one, id=trial_name(one), path=f"{one.path}@{one.version}") for one in versions
+            replace(version, id=trial_name(version), path=f"{version.path}@{version.version}")
+            for version in versions
         )
-        update = {"judges": judges, "prompts": tuple(one.path for one in named)}
+        update = {"judges": judges, "prompts": tuple(version.path for version in named)}
         file = experiment.file.model_copy(update=update)
         several = replace(experiment, file=file, prompts=named)
         selection = replace(self._selection("train"), cases=tuple(sorted(cases)))
-        known = self._find_trial(several, selection)
-        return self._run(several, None, selection) if known is None else TrialResult(known, 0)
+        earlier = self._find_trial(several, selection)
+        return self._run(several, None, selection) if earlier is None else TrialResult(earlier, 0)
 
     def try_out(
         self, change: Change, cases: Cases = "all", *, sampled: bool = False
@@ -246,8 +247,8 @@ class TrialRunner:
         sampling = None
         if sampled and change.prompt is not None:
             sampling = TrialSampling(self.target, change.prompt.version)
-        found = self._compare(change, self._selection(cases), rounds=sampling)
-        return found if sampling is None else replace(found, sampling=sampling.found)
+        result = self._compare(change, self._selection(cases), rounds=sampling)
+        return result if sampling is None else replace(result, sampling=sampling.found)
 
     def compare_on(self, change: Change, cases: Collection[str]) -> TrialResult:
         """Compare a change with the current prompt on some training cases."""
@@ -271,12 +272,14 @@ class TrialRunner:
         """Return the id of an identical completed trial that is not older than `reuse_days`."""
         project = self.target.project
         allowed = allow_code(project) if self.allow_code else project
-        wanted = bare_plan(allowed, experiment, selection=selection).hash
+        plan_hash = bare_plan(allowed, experiment, selection=selection).hash
         if not self.results.exists():
             return None
         with self.open_context() as context, closing(open_reader(self.results)) as reader:
             reuse = dt.timedelta(days=project.file.settings.reuse_days)
-            return done_trial(reader, experiment.id, wanted, utc.timestamp(context.now() - reuse))
+            return done_trial(
+                reader, experiment.id, plan_hash, utc.timestamp(context.now() - reuse)
+            )
 
     def _run(
         self,

@@ -116,15 +116,19 @@ class _Reader:
 
     def targets(self) -> tuple[WeakComponent, ...]:
         """Return the components of the grade with the lowest means, the lowest first."""
-        known = {(kind, name): text for kind, name, text in _descriptions(self.target.experiment)}
-        found = [
+        descriptions = {
+            (kind, name): text for kind, name, text in _descriptions(self.target.experiment)
+        }
+        components = [
             # The query selects these kinds only.
-            WeakComponent(name, kind, snap(mean), known.get((kind, name), ""))  # type: ignore[arg-type]
+            WeakComponent(name, kind, snap(mean), descriptions.get((kind, name), ""))  # type: ignore[arg-type]
             for name, kind, mean in self.answers.means()
         ]
-        found += self._form()
-        weak = [one for one in found if not reaches(one.score, 1)]
-        return tuple(sorted(weak, key=lambda one: (one.score, one.name))[:MOST_TARGETS])
+        components += self._form()
+        weak = [component for component in components if not reaches(component.score, 1)]
+        return tuple(
+            sorted(weak, key=lambda component: (component.score, component.name))[:MOST_TARGETS]
+        )
 
     def _form(self) -> list[WeakComponent]:
         """Return the form of answers as a target, where some answers are malformed."""
@@ -139,27 +143,27 @@ class _Reader:
 
         Where none failed, the cases with the lowest scores on the targets.
         """
-        rows = self.answers.worst([(one.kind, one.name) for one in targets])
+        rows = self.answers.worst([(target.kind, target.name) for target in targets])
         chosen: dict[str, WeakAnswer] = {}
         for row in [row for row in rows if row.failed] or rows:
             chosen.setdefault(row.case, row)
         picked = [*chosen.values()][: self.target.limits.examples]
-        known = self._training({row.case for row in picked})
-        return tuple(self._example(row, known[row.case]) for row in picked if row.case in known)
+        cases = self._training({row.case for row in picked})
+        return tuple(self._example(row, cases[row.case]) for row in picked if row.case in cases)
 
-    def _training(self, wanted: set[str]) -> dict[str, Case]:
+    def _training(self, ids: set[str]) -> dict[str, Case]:
         """Return the wanted cases by id, except held-out ones."""
         split = split_of(self.target.experiment)
         feed = self.target.project.cases(self.target.experiment)
-        return {c.id: c for c in feed if c.id in wanted and not is_holdout(c, split)}
+        return {c.id: c for c in feed if c.id in ids and not is_holdout(c, split)}
 
     def _example(self, row: WeakAnswer, case: Case) -> Example:
         stored = answer_at(self.answers.connection, row.request_hash, row.answer_no)
         text = "" if stored is None else stored.completion.text
         output = parse_output(text, self.target.prompt.expect)
-        shown = output.raw if output.malformed else output.text
+        answer = output.raw if output.malformed else output.text
         case = redact_case(case, redactor(self.target.project.file.settings))
-        return Example(row.cell, case, shown, row.composite, self.answers.remarks(row.cell))
+        return Example(row.cell, case, answer, row.composite, self.answers.remarks(row.cell))
 
 
 def _descriptions(experiment: Experiment) -> Iterator[tuple[str, str, str]]:

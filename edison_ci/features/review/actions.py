@@ -105,77 +105,88 @@ class ReviewActions:
 
     offline: bool = False
 
-    def permissions(self, project: Project, actor: Actor, one: Suggestion) -> Permissions:
+    def permissions(self, project: Project, actor: Actor, suggestion: Suggestion) -> Permissions:
         """Return which actions on a suggestion are possible for a person."""
         review = self._review(project, actor)
-        blocker = _blocker(review, actor, one)
-        reject = blocker or _foreign_pull_request(actor, one) or Option(True, _reject_text(one))
+        blocker = _blocker(review, actor, suggestion)
+        reject = (
+            blocker
+            or _foreign_pull_request(actor, suggestion)
+            or Option(True, _reject_text(suggestion))
+        )
         return Permissions(
             approve=blocker
-            or _foreign_pull_request(actor, one)
-            or _several_people(review, actor, one)
-            or _approve_option(self._proposing(project, actor), one),
+            or _foreign_pull_request(actor, suggestion)
+            or _several_people(review, actor, suggestion)
+            or _approve_option(self._proposing(project, actor), suggestion),
             reject=reject,
             edit=_not_allowed(review, actor, Role.EDITOR, "review edit") or blocker or _EDIT_OPTION,
             comment=_not_allowed(review, actor, Role.REVIEWER, "review comment")
-            or Option(True, _comment_text(review, one)),
+            or Option(True, _comment_text(review, suggestion)),
         )
 
-    def approve(self, site: Site, actor: Actor, wanted: str, seen: str) -> ActionResult:
+    def approve(self, site: Site, actor: Actor, suggestion_id: str, seen: str) -> ActionResult:
         """Approve a suggestion; a repeated approval by the same person changes nothing."""
         with _deciding:
-            review, one = self._find(site, actor, wanted)
+            review, suggestion = self._find(site, actor, suggestion_id)
             done_before = (
-                one.status in (SuggestionStatus.APPROVED, SuggestionStatus.APPLIED)
-                and one.decided_by == actor.name
+                suggestion.status in (SuggestionStatus.APPROVED, SuggestionStatus.APPLIED)
+                and suggestion.decided_by == actor.name
             )
-            if done_before and str(one.status) != seen:
-                return ActionResult(one)
-            _refuse_changed(one, seen)
-            _refuse_foreign(actor, one)
-            if one.pull_request is None and review.repository is not None:
-                done = asyncio.run(approve_on_branch(self._proposing(review.project, actor), one))
+            if done_before and str(suggestion.status) != seen:
+                return ActionResult(suggestion)
+            _refuse_changed(suggestion, seen)
+            _refuse_foreign(actor, suggestion)
+            if suggestion.pull_request is None and review.repository is not None:
+                done = asyncio.run(
+                    approve_on_branch(self._proposing(review.project, actor), suggestion)
+                )
             else:
-                done = asyncio.run(approve(review, one))
+                done = asyncio.run(approve(review, suggestion))
         return ActionResult(done.suggestion, done.notes)
 
-    def reject(self, site: Site, actor: Actor, wanted: str, seen: str, reason: str) -> ActionResult:
+    def reject(
+        self, site: Site, actor: Actor, suggestion_id: str, seen: str, reason: str
+    ) -> ActionResult:
         """Reject a suggestion with a reason."""
         with _deciding:
-            review, one = self._find(site, actor, wanted)
-            if one.status is SuggestionStatus.REJECTED and one.decided_by == actor.name:
-                return ActionResult(one)
-            _refuse_changed(one, seen)
-            _refuse_foreign(actor, one)
-            done = asyncio.run(reject(review, one, reason))
+            review, suggestion = self._find(site, actor, suggestion_id)
+            if (
+                suggestion.status is SuggestionStatus.REJECTED
+                and suggestion.decided_by == actor.name
+            ):
+                return ActionResult(suggestion)
+            _refuse_changed(suggestion, seen)
+            _refuse_foreign(actor, suggestion)
+            done = asyncio.run(reject(review, suggestion, reason))
         return ActionResult(done.suggestion, done.notes)
 
-    def comment(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+    def comment(self, site: Site, actor: Actor, suggestion_id: str, text: str) -> ActionResult:
         """Comment on a suggestion."""
         with _deciding:
-            review, one = self._find(site, actor, wanted)
-            last = review.read(lambda connection: comments_of(connection, one))[-1:]
-            if [(each.actor, each.text) for each in last] == [(actor.name, text.strip())]:
-                return ActionResult(one)
-            done = asyncio.run(comment(review, one, text))
+            review, suggestion = self._find(site, actor, suggestion_id)
+            last = review.read(lambda connection: comments_of(connection, suggestion))[-1:]
+            if [(earlier.actor, earlier.text) for earlier in last] == [(actor.name, text.strip())]:
+                return ActionResult(suggestion)
+            done = asyncio.run(comment(review, suggestion, text))
         return ActionResult(done.suggestion, done.notes)
 
-    def draft(self, project: Project, actor: Actor, one: Suggestion) -> str:
+    def draft(self, project: Project, actor: Actor, suggestion: Suggestion) -> str:
         """Return the prompt with the suggestion applied, for editing."""
         review = self._review(project, actor)
-        may_edit(review, one)
-        return text_to_edit(review, one)
+        may_edit(review, suggestion)
+        return text_to_edit(review, suggestion)
 
-    def edit(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+    def edit(self, site: Site, actor: Actor, suggestion_id: str, text: str) -> ActionResult:
         """Replace a suggestion by an edited one; raises RejectedText if the text is refused."""
         text = text.replace("\r\n", "\n")  # browsers send form text with CRLF
         with _deciding:
-            review, one = self._find(site, actor, wanted)
-            if earlier := _earlier_edit(review, one, text):
+            review, suggestion = self._find(site, actor, suggestion_id)
+            if earlier := _earlier_edit(review, suggestion, text):
                 return ActionResult(earlier)
-            by = may_edit(review, one)
+            by = may_edit(review, suggestion)
             try:
-                new = edit_suggestion(review, by, one, text)
+                new = edit_suggestion(review, by, suggestion, text)
             except DecidedAlready:
                 raise
             except UsageError as error:
@@ -184,46 +195,53 @@ class ReviewActions:
         return ActionResult(new, (note,) if new.branch is not None else ())
 
     def grade(
-        self, site: Site, actor: Actor, cell: str, given: HumanGrade, criteria: Mapping[str, str]
+        self,
+        site: Site,
+        actor: Actor,
+        cell: str,
+        human_grade: HumanGrade,
+        criteria: Mapping[str, str],
     ) -> ManualGrade:
         """Store a person's grade of a cell's answer, unless it equals their last one."""
         project = load_project(site.root)
         with _grading, closing(open_reader(site.results)) as reader:
             run = find_run(reader, _run_of(reader, cell))
             experiment = project.experiment(run.experiment)
-            given = dataclasses.replace(given, criteria=_criterion_scores(experiment, criteria))
+            human_grade = dataclasses.replace(
+                human_grade, criteria=_criterion_scores(experiment, criteria)
+            )
             book = GradeBook(site, actor, labels_of(experiment))
             queue = GradingQueue(project, run, reader, book, seed=0)
-            return queue.enter(queue.find(find_cell(reader, run.id, cell)), given, once=True)
+            return queue.enter(queue.find(find_cell(reader, run.id, cell)), human_grade, once=True)
 
     def try_prompt(
-        self, site: Site, actor: Actor, wanted: EditedPrompt, chosen: ChosenCells
+        self, site: Site, actor: Actor, edited: EditedPrompt, chosen: ChosenCells
     ) -> TryGrid:
         """Send chosen cases to chosen models with an edited prompt; answers come in a thread."""
         project = load_project(site.root)
-        draft = wanted.draft(project)
+        draft = edited.draft(project)
         experiment = draft.usable
         tasks = chosen.tasks(project, experiment)
-        grid = TryGrid(actor.name, f"prompt {wanted.prompt}", tasks)
+        grid = TryGrid(actor.name, f"prompt {edited.prompt}", tasks)
         after = {
             "version": draft.prompt.version[:12],
             "cases": [*chosen.cases],
             "models": [*chosen.models],
         }
         start_try(project, experiment, grid, offline=self.offline)
-        site.note(site.entry(actor, "try", f"prompt {wanted.prompt}", after=after))
+        site.note(site.entry(actor, "try", f"prompt {edited.prompt}", after=after))
         return grid
 
-    def save_prompt(self, site: Site, actor: Actor, wanted: EditedPrompt, note: str) -> Proposed:
+    def save_prompt(self, site: Site, actor: Actor, edited: EditedPrompt, note: str) -> Proposed:
         """Propose an edited prompt as a pull request, or as a branch where there is no forge."""
         with _deciding:
             project = load_project(site.root)
             review = self._proposing(project, actor)
-            done = propose_draft(review, wanted.draft(project), note, actor.name)
-        site.note(site.entry(actor, "edit prompt", f"prompt {wanted.prompt}", after=_audited(done)))
+            done = propose_draft(review, edited.draft(project), note, actor.name)
+        site.note(site.entry(actor, "edit prompt", f"prompt {edited.prompt}", after=_audited(done)))
         return done
 
-    def add_case(self, site: Site, actor: Actor, cell: str, given: CaseEntry) -> Proposed:
+    def add_case(self, site: Site, actor: Actor, cell: str, entry: CaseEntry) -> Proposed:
         """Propose a counterexample to a cell's case, for the dataset that has the case."""
         with _deciding:
             project = load_project(site.root)
@@ -232,7 +250,7 @@ class ReviewActions:
                 row = find_cell(reader, run.id, cell)
             origin = origin_of(project, project.experiment(run.experiment), row.case_id)
             review = self._proposing(project, actor)
-            done = add_counterexample(review, origin, given, actor.name)
+            done = add_counterexample(review, origin, entry, actor.name)
         after = {"case": str(row.case_id), "dataset": origin.entry.path, **_audited(done)}
         site.note(site.entry(actor, "add case", f"cell {row.id[:12]}", after=after))
         return done
@@ -251,12 +269,14 @@ class ReviewActions:
         site.note(dataclasses.replace(entry, run_id=run.id))
         return grid
 
-    def by_hunk(self, site: Site, actor: Actor, wanted: str, budget_microusd: int) -> BlameJob:
+    def by_hunk(
+        self, site: Site, actor: Actor, suggestion_id: str, budget_microusd: int
+    ) -> BlameJob:
         """Ask which line of a suggestion fixed or broke which cases; answers come in a thread."""
-        review, one = self._find(site, actor, wanted)
-        job = start_blame(review, one, actor.name, budget_microusd, offline=self.offline)
+        review, suggestion = self._find(site, actor, suggestion_id)
+        job = start_blame(review, suggestion, actor.name, budget_microusd, offline=self.offline)
         after = {"budget_microusd": budget_microusd}
-        site.note(site.entry(actor, "compare by hunk", f"suggestion {one.id}", after=after))
+        site.note(site.entry(actor, "compare by hunk", f"suggestion {suggestion.id}", after=after))
         return job
 
     def _review(self, project: Project, actor: Actor) -> ReviewContext:
@@ -267,9 +287,11 @@ class ReviewActions:
         """Return the context in which changes are proposed, with the account of the server."""
         return ReviewContext.of(project, offline=self.offline, actor=actor)
 
-    def _find(self, site: Site, actor: Actor, wanted: str) -> tuple[ReviewContext, Suggestion]:
+    def _find(
+        self, site: Site, actor: Actor, suggestion_id: str
+    ) -> tuple[ReviewContext, Suggestion]:
         review = self._review(load_project(site.root), actor)
-        return review, review.find(wanted)
+        return review, review.find(suggestion_id)
 
 
 def _run_of(reader: sqlite3.Connection, cell: str) -> str:
@@ -291,29 +313,33 @@ def _audited(done: Proposed) -> dict[str, Any]:
 def _criterion_scores(experiment: Experiment, values: Mapping[str, str]) -> dict[str, float]:
     """Return scores by criterion, each on the scale of the rubric."""
     rubric = experiment.rubric
-    known = {each.slug: each for each in (rubric.criteria if rubric is not None else ())}
-    unknown = values.keys() - known.keys()
+    criteria = {
+        criterion.slug: criterion for criterion in (rubric.criteria if rubric is not None else ())
+    }
+    unknown = values.keys() - criteria.keys()
     if unknown:
         hint = "the rubric has changed: reload the page"
         raise UsageError(f"unknown criterion {min(unknown)!r}", hint=hint)
-    return {known[slug].name: criterion_score(known[slug], text) for slug, text in values.items()}
+    return {
+        criteria[slug].name: criterion_score(criteria[slug], text) for slug, text in values.items()
+    }
 
 
-def _earlier_edit(review: ReviewContext, one: Suggestion, text: str) -> Suggestion | None:
+def _earlier_edit(review: ReviewContext, suggestion: Suggestion, text: str) -> Suggestion | None:
     """Return an earlier edit of a suggestion to the same text."""
-    if one.status is not SuggestionStatus.SUPERSEDED:
+    if suggestion.status is not SuggestionStatus.SUPERSEDED:
         return None
-    made = review.read(lambda connection: list_suggestions(connection, prompt=one.prompt))
-    made = [each for each in made if each.edited_from == one.id]
+    made = review.read(lambda connection: list_suggestions(connection, prompt=suggestion.prompt))
+    made = [edit for edit in made if edit.edited_from == suggestion.id]
     if not made:
         return None
-    diff = diff_of(one.path, decode(base_data(review, one)), text)
-    return next((each for each in made if each.diff == diff), None)
+    diff = diff_of(suggestion.path, decode(base_data(review, suggestion)), text)
+    return next((edit for edit in made if edit.diff == diff), None)
 
 
-def _refuse_changed(one: Suggestion, seen: str) -> None:
-    if str(one.status) != seen:
-        raise decided_already(one)
+def _refuse_changed(suggestion: Suggestion, seen: str) -> None:
+    if str(suggestion.status) != seen:
+        raise decided_already(suggestion)
 
 
 _EDIT_OPTION = Option(
@@ -331,29 +357,29 @@ def _not_allowed(review: ReviewContext, actor: Actor, role: Role, action: str) -
     return None
 
 
-def _blocker(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+def _blocker(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> Option | None:
     """Return why no decision is possible; None if one is."""
     if refused := _not_allowed(review, actor, Role.REVIEWER, "review"):
         return refused
-    if one.status not in OPEN:
-        return Option(False, f"It is already {one.status}.")
+    if suggestion.status not in OPEN:
+        return Option(False, f"It is already {suggestion.status}.")
     try:
-        review.refuse_while_running(one)
+        review.refuse_while_running(suggestion)
     except EdisonError as busy:
         return Option(False, f"{busy.message}.")
     return None
 
 
-def _several_people(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+def _several_people(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> Option | None:
     """Return what an approval means while others have to approve as well; None for the last."""
     file = review.project.file
-    if file.settings.approvals == 1 or one.status is not SuggestionStatus.PROPOSED:
+    if file.settings.approvals == 1 or suggestion.status is not SuggestionStatus.PROPOSED:
         return None
-    if is_author(review, actor, one):
+    if is_author(review, actor, suggestion):
         return Option(False, "You edited it, so other reviewers have to approve it.")
-    if one.pull_request is not None and one.branch is not None:
+    if suggestion.pull_request is not None and suggestion.branch is not None:
         return None  # GitHub counts
-    count = stored_approvals(review, one)
+    count = stored_approvals(review, suggestion)
     member = find_member(actor.identity, file.members)
     if member is not None and str(member.github or member.email) in count.by and not count.enough:
         return Option(False, f"You approved it: {count.words}. Another reviewer has to as well.")
@@ -362,75 +388,78 @@ def _several_people(review: ReviewContext, actor: Actor, one: Suggestion) -> Opt
     return None
 
 
-def _approve_option(review: ReviewContext, one: Suggestion) -> Option:
-    if one.status is SuggestionStatus.TRIED:
-        command = f"`edison propose {one.id} --force`"
+def _approve_option(review: ReviewContext, suggestion: Suggestion) -> Option:
+    if suggestion.status is SuggestionStatus.TRIED:
+        command = f"`edison propose {suggestion.id} --force`"
         return Option(False, f"It is not shown to help. To propose it anyway: {command}.")
-    if one.status is SuggestionStatus.APPROVED and one.pull_request is not None:
-        where = f"pull request {one.pull_request}"
+    if suggestion.status is SuggestionStatus.APPROVED and suggestion.pull_request is not None:
+        where = f"pull request {suggestion.pull_request}"
         return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
-    if one.pull_request is not None:
-        return _on_pull_request(review, one)
+    if suggestion.pull_request is not None:
+        return _on_pull_request(review, suggestion)
     if review.repository is None:
-        return Option(True, f"Changes `{one.path}`, without a commit: there is no Git repository.")
-    if one.status is SuggestionStatus.APPROVED:
-        where = f"the branch `{one.branch}`"
+        return Option(
+            True, f"Changes `{suggestion.path}`, without a commit: there is no Git repository."
+        )
+    if suggestion.status is SuggestionStatus.APPROVED:
+        where = f"the branch `{suggestion.branch}`"
         return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
     opens = "and opens a pull request"
     if review.hosting.address is None:
         opens = "without a pull request: there is no GitHub token"
     return Option(
         True,
-        f"Puts the change of `{one.path}` on a branch of its own, {opens}. It is applied when that "
-        "is merged.",
+        f"Puts the change of `{suggestion.path}` on a branch of its own, {opens}. It is applied "
+        "when that is merged.",
     )
 
 
-def _on_pull_request(review: ReviewContext, one: Suggestion) -> Option:
+def _on_pull_request(review: ReviewContext, suggestion: Suggestion) -> Option:
     if review.hosting.address is None:
         return Option(
             False,
-            f"It is pull request {one.pull_request}, but there is no GitHub token here: decide on "
-            "GitHub, then run `edison review sync`.",
+            f"It is pull request {suggestion.pull_request}, but there is no GitHub token here: "
+            "decide on GitHub, then run `edison review sync`.",
         )
-    if one.branch is None:
-        where = f"pull request {one.pull_request}"
+    if suggestion.branch is None:
+        where = f"pull request {suggestion.pull_request}"
         return Option(True, f"Marks it as approved; accept the suggested lines in {where}.")
     return Option(
         True,
-        f"Adds your approving review to pull request {one.pull_request}, without merging it.",
+        f"Adds your approving review to pull request {suggestion.pull_request}, "
+        "without merging it.",
     )
 
 
-def _reject_text(one: Suggestion) -> str:
+def _reject_text(suggestion: Suggestion) -> str:
     note = "The next refinement takes the reason into account."
-    if one.pull_request is not None and one.branch is not None:
-        return f"Closes pull request {one.pull_request} with your reason. {note}"
+    if suggestion.pull_request is not None and suggestion.branch is not None:
+        return f"Closes pull request {suggestion.pull_request} with your reason. {note}"
     return f"Marks it as rejected. {note}"
 
 
-def _comment_text(review: ReviewContext, one: Suggestion) -> str:
+def _comment_text(review: ReviewContext, suggestion: Suggestion) -> str:
     stored = "Stored with the suggestion"
-    if one.pull_request is None or review.hosting.address is None:
+    if suggestion.pull_request is None or review.hosting.address is None:
         return f"{stored}."
-    return f"{stored} and posted on pull request {one.pull_request}."
+    return f"{stored} and posted on pull request {suggestion.pull_request}."
 
 
-def _foreign_pull_request(actor: Actor, one: Suggestion) -> Option | None:
+def _foreign_pull_request(actor: Actor, suggestion: Suggestion) -> Option | None:
     """Return why a remote user cannot decide about a pull request here."""
-    if one.pull_request is None or actor.identity.known_by not in REMOTE:
+    if suggestion.pull_request is None or actor.identity.known_by not in REMOTE:
         return None
     return Option(
         False,
-        f"It is pull request {one.pull_request}, and the GitHub token of this server is not yours: "
-        "decide on GitHub, then run `edison review sync`.",
+        f"It is pull request {suggestion.pull_request}, and the GitHub token of this server is "
+        "not yours: decide on GitHub, then run `edison review sync`.",
     )
 
 
-def _refuse_foreign(actor: Actor, one: Suggestion) -> None:
-    if _foreign_pull_request(actor, one) is not None:
+def _refuse_foreign(actor: Actor, suggestion: Suggestion) -> None:
+    if _foreign_pull_request(actor, suggestion) is not None:
         raise UsageError(
-            f"suggestion {one.id} is pull request {one.pull_request}, and the GitHub token of this "
-            "server is not yours",
-            hint=f"decide at {one.pull_request_url}, then run edison review sync",
+            f"suggestion {suggestion.id} is pull request {suggestion.pull_request}, and the GitHub "
+            "token of this server is not yours",
+            hint=f"decide at {suggestion.pull_request_url}, then run edison review sync",
         )

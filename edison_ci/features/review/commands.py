@@ -78,36 +78,46 @@ def list_open(
     """
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_readable_project(state, terminal), offline=True)
-    wanted = [SuggestionStatus(status) for status in statuses] or (
+    shown_statuses = [SuggestionStatus(status) for status in statuses] or (
         () if everything else sorted(OPEN)
     )
-    found: list[Suggestion] = []
+    listed: list[Suggestion] = []
     if review.site.results.exists():
-        found = review.read(lambda db: list_suggestions(db, experiment=experiment, statuses=wanted))
+        listed = review.read(
+            lambda db: list_suggestions(db, experiment=experiment, statuses=shown_statuses)
+        )
     if terminal.json:
-        terminal.document({"suggestions": [one.as_json() for one in found]})
+        terminal.document({"suggestions": [suggestion.as_json() for suggestion in listed]})
         return
-    if not found:
+    if not listed:
         terminal.note("there are no open suggestions; request one: edison refine")
         return
     head = ("suggestion", "status", "experiment", "prompt", "unseen cases", "targets", "where", "")
-    terminal.table([head, *(_row(one) for one in found)], totals=0)
+    terminal.table([head, *(_row(suggestion) for suggestion in listed)], totals=0)
 
 
-def _row(one: Suggestion) -> tuple[str, ...]:
-    holdout = one.evidence.get("holdout")
+def _row(suggestion: Suggestion) -> tuple[str, ...]:
+    holdout = suggestion.evidence.get("holdout")
     difference = holdout.get("difference") if isinstance(holdout, dict) else None
     effect = "-"
     if isinstance(difference, dict):
         effect = change(difference.get("estimate"), difference.get("low"), difference.get("high"))
-    where = one.branch or "-"
-    if one.pull_request is not None:
-        where = f"#{one.pull_request}"
-    marks = [one.simulation] if one.simulated else []
-    marks += ["unproven"] if one.forced else []
-    targets = ", ".join(one.targets)
-    return (one.id, str(one.status), one.experiment, one.prompt, effect, targets, where,
-            ", ".join(marks))  # fmt: skip
+    where = suggestion.branch or "-"
+    if suggestion.pull_request is not None:
+        where = f"#{suggestion.pull_request}"
+    marks = [suggestion.simulation] if suggestion.simulated else []
+    marks += ["unproven"] if suggestion.forced else []
+    targets = ", ".join(suggestion.targets)
+    return (
+        suggestion.id,
+        str(suggestion.status),
+        suggestion.experiment,
+        suggestion.prompt,
+        effect,
+        targets,
+        where,
+        ", ".join(marks),
+    )
 
 
 @review.command("show", cls=EdisonCommand)
@@ -123,43 +133,46 @@ def show(state: CliState, suggestion: str) -> None:
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_readable_project(state, terminal))
     review = context.ReviewContext.of(project, offline=True)
-    one = review.find(suggestion)
-    comments = review.read(lambda connection: comments_of(connection, one))
-    count = approvals.stored_approvals(review, one)
+    chosen = review.find(suggestion)
+    comments = review.read(lambda connection: comments_of(connection, chosen))
+    count = approvals.stored_approvals(review, chosen)
     if terminal.json:
         listed = [comment._asdict() for comment in comments]
         more = {"comments": listed, "approvals": {"needed": count.needed, "by": [*count.by]}}
-        terminal.document({"suggestions": [{**one.as_json(), **more}]})
+        terminal.document({"suggestions": [{**chosen.as_json(), **more}]})
         return
-    cli_suggestion.show_suggestion(terminal, one)
-    if count.needed > 1 and one.pull_request is None:
+    cli_suggestion.show_suggestion(terminal, chosen)
+    if count.needed > 1 and chosen.pull_request is None:
         terminal.result(f"  {count.words}")
-    _show_status(terminal, one, comments)
+    _show_status(terminal, chosen, comments)
 
 
-def _show_status(terminal: Terminal, one: Suggestion, comments: list[SuggestionComment]) -> None:
-    new = f" to {versions.short(one.new_hash)}" if one.new_hash else ""
+def _show_status(
+    terminal: Terminal, suggestion: Suggestion, comments: list[SuggestionComment]
+) -> None:
+    new = f" to {versions.short(suggestion.new_hash)}" if suggestion.new_hash else ""
     terminal.result(
-        f"  version {versions.short(one.base_hash)}{new} of {one.prompt} in {one.experiment}"
+        f"  version {versions.short(suggestion.base_hash)}{new} of {suggestion.prompt} "
+        f"in {suggestion.experiment}"
     )
-    if one.edited_from is not None:
-        terminal.result(f"  edited by hand from {one.edited_from}")
-    if one.branch is not None:
-        terminal.result(f"  branch {one.branch}")
-    if one.pull_request_url is not None:
-        terminal.result(f"  pull request {one.pull_request_url}")
-    if one.decided_by or one.decided_at:
-        when = f" on {one.decided_at[:10]}" if one.decided_at else ""
-        terminal.result(f"  {one.status} by {one.decided_by or 'unknown'}{when}")
-    if one.reason:
-        terminal.result(f"  because: {one.reason}")
+    if suggestion.edited_from is not None:
+        terminal.result(f"  edited by hand from {suggestion.edited_from}")
+    if suggestion.branch is not None:
+        terminal.result(f"  branch {suggestion.branch}")
+    if suggestion.pull_request_url is not None:
+        terminal.result(f"  pull request {suggestion.pull_request_url}")
+    if suggestion.decided_by or suggestion.decided_at:
+        when = f" on {suggestion.decided_at[:10]}" if suggestion.decided_at else ""
+        terminal.result(f"  {suggestion.status} by {suggestion.decided_by or 'unknown'}{when}")
+    if suggestion.reason:
+        terminal.result(f"  because: {suggestion.reason}")
     for comment in comments:
         terminal.result(StyledText(f"  {comment.actor}", bold=True), f" ({comment.made_at[:10]}):")
         for line in comment.text.split("\n"):
             terminal.result(f"    {line}")
-    if one.status is SuggestionStatus.PROPOSED:
-        terminal.note(f"accept it:  edison review approve {one.id}")
-        terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+    if suggestion.status is SuggestionStatus.PROPOSED:
+        terminal.note(f"accept it:  edison review approve {suggestion.id}")
+        terminal.note(f'reject it:  edison review reject {suggestion.id} --reason "..."')
 
 
 # --- decisions ------------------------------------------------------------------------------------
@@ -185,8 +198,8 @@ def approve(state: CliState, suggestion: str, merge: bool) -> None:
     """
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
-    one = review.find(suggestion)
-    _show_decision(terminal, asyncio.run(decision.approve(review, one, merge=merge)))
+    chosen = review.find(suggestion)
+    _show_decision(terminal, asyncio.run(decision.approve(review, chosen, merge=merge)))
 
 
 @review.command(cls=EdisonCommand)
@@ -205,8 +218,8 @@ def reject(state: CliState, suggestion: str, reason: str) -> None:
     """
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
-    one = review.find(suggestion)
-    _show_decision(terminal, asyncio.run(review_decision.reject(review, one, reason)))
+    chosen = review.find(suggestion)
+    _show_decision(terminal, asyncio.run(review_decision.reject(review, chosen, reason)))
 
 
 @review.command(cls=EdisonCommand)
@@ -224,8 +237,8 @@ def comment(state: CliState, suggestion: str, text: str) -> None:
     """
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
-    one = review.find(suggestion)
-    done = asyncio.run(review_decision.comment(review, one, text))
+    chosen = review.find(suggestion)
+    done = asyncio.run(review_decision.comment(review, chosen, text))
     _show_decision(terminal, done, word="commented")
 
 
@@ -252,27 +265,29 @@ def edit(state: CliState, suggestion: str, source: Path | None) -> None:
     """
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
-    one = review.find(suggestion)
-    actor = prompt_file.may_edit(review, one)
-    text = _edited_text(review, one, source)
+    chosen = review.find(suggestion)
+    actor = prompt_file.may_edit(review, chosen)
+    text = _edited_text(review, chosen, source)
     try:
-        new = prompt_file.edit_suggestion(review, actor, one, text)
+        new = prompt_file.edit_suggestion(review, actor, chosen, text)
     except prompt_file.GuardrailsBroken as error:
-        kept = source or proposal.write_draft(review, f"{one.id}.edited.md", text.encode("utf-8"))
-        error.hint = f"your text is kept: edison review edit {one.id} --from {kept}"
+        kept = source or proposal.write_draft(
+            review, f"{chosen.id}.edited.md", text.encode("utf-8")
+        )
+        error.hint = f"your text is kept: edison review edit {chosen.id} --from {kept}"
         raise
     if terminal.json:
-        terminal.document({"suggestions": [new.as_json()], "superseded": [one.id]})
+        terminal.document({"suggestions": [new.as_json()], "superseded": [chosen.id]})
         return
     cli_suggestion.show_suggestion(terminal, new)
-    terminal.result(f"{one.id} is superseded by {new.id}, which was not measured")
+    terminal.result(f"{chosen.id} is superseded by {new.id}, which was not measured")
     if new.branch is not None:
         terminal.note(f"update its branch: edison propose {new.id} --open-pr")
     else:
         terminal.note(f"accept it: edison review approve {new.id}")
 
 
-def _edited_text(review: context.ReviewContext, one: Suggestion, source: Path | None) -> str:
+def _edited_text(review: context.ReviewContext, suggestion: Suggestion, source: Path | None) -> str:
     if source is not None:
         try:
             with source.open("rb") as stream:
@@ -284,7 +299,7 @@ def _edited_text(review: context.ReviewContext, one: Suggestion, source: Path | 
         if len(data) > MAX_EDITED_BYTES:
             raise UsageError(f"{source} is too large for a prompt", hint="name another file")
         return prompt_file.read_edited(data)
-    text = click.edit(prompt_file.text_to_edit(review, one), extension=".md")
+    text = click.edit(prompt_file.text_to_edit(review, suggestion), extension=".md")
     if text is None:
         raise UsageError("nothing was changed", hint="save the file before you leave the editor")
     return text.replace("\r\n", "\n")
@@ -307,13 +322,13 @@ def sync(state: CliState) -> None:
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     done = asyncio.run(review_sync.sync(review))
     if terminal.json:
-        changed = [one.as_json() for one in done.changed]
+        documents = [suggestion.as_json() for suggestion in done.changed]
         terminal.document(
-            {"suggestions": changed, "looked_at": done.checked, "problems": done.problems}
+            {"suggestions": documents, "looked_at": done.checked, "problems": done.problems}
         )
         return
-    for one in done.changed:
-        _show_decided(terminal, one)
+    for suggestion in done.changed:
+        _show_decided(terminal, suggestion)
     for problem in done.problems:
         terminal.note(StyledText("warning: ", ODD), problem)
     if not done.changed:
@@ -334,23 +349,25 @@ def _show_decision(terminal: Terminal, done: DecisionResult, *, word: str = "") 
         terminal.note(f"superseded by it: {', '.join(done.superseded)}")
 
 
-def _show_decided(terminal: Terminal, one: Suggestion) -> None:
-    color = {SuggestionStatus.REJECTED: BAD, SuggestionStatus.SUPERSEDED: ODD}.get(one.status, GOOD)
+def _show_decided(terminal: Terminal, suggestion: Suggestion) -> None:
+    color = {SuggestionStatus.REJECTED: BAD, SuggestionStatus.SUPERSEDED: ODD}.get(
+        suggestion.status, GOOD
+    )
     commit = (
-        f" as {one.commit_id[:8]}"
-        if one.status is SuggestionStatus.APPLIED and one.commit_id
+        f" as {suggestion.commit_id[:8]}"
+        if suggestion.status is SuggestionStatus.APPLIED and suggestion.commit_id
         else ""
     )
-    mark = simulated_label(one.simulation)
+    mark = simulated_label(suggestion.simulation)
     terminal.result(
-        StyledText(one.id, bold=True),
+        StyledText(suggestion.id, bold=True),
         "  ",
-        StyledText(str(one.status), color),
-        f"{commit}: {one.path}",
+        StyledText(str(suggestion.status), color),
+        f"{commit}: {suggestion.path}",
         *mark,
     )
-    if one.reason and one.status is SuggestionStatus.REJECTED:
-        terminal.result(f"  because: {one.reason}")
+    if suggestion.reason and suggestion.status is SuggestionStatus.REJECTED:
+        terminal.result(f"  because: {suggestion.reason}")
 
 
 @click.command(cls=EdisonCommand)
@@ -382,15 +399,15 @@ def propose(state: CliState, suggestion: str | None, open_pr: bool, force: bool)
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     if suggestion is None:
-        one = proposal.newest(review.read(list_suggestions), force=force)
+        chosen = proposal.newest(review.read(list_suggestions), force=force)
     else:
-        one = review.find(suggestion)
-    if one is None:
+        chosen = review.find(suggestion)
+    if chosen is None:
         _show_nothing(terminal)
         return
     try:
         done = asyncio.run(
-            proposal.propose_suggestion(review, one, proposal.ProposeOptions(open_pr, force))
+            proposal.propose_suggestion(review, chosen, proposal.ProposeOptions(open_pr, force))
         )
     except ForgeError as error:
         error.hint = _advice(error) or error.hint
@@ -424,33 +441,35 @@ def _advice(error: ForgeError) -> str:
 def _show_proposal(
     terminal: Terminal, done: ProposedSuggestion, root: Path, *, asked: bool
 ) -> None:
-    one = done.suggestion
-    mark = simulated_label(one.simulation)
-    unproven = (StyledText("  unproven", ODD),) if not one.proven else ()
+    proposed = done.suggestion
+    mark = simulated_label(proposed.simulation)
+    unproven = (StyledText("  unproven", ODD),) if not proposed.proven else ()
     again = done.action is models.ProposalAction.UNCHANGED
     terminal.result(
-        StyledText(one.id, bold=True),
+        StyledText(proposed.id, bold=True),
         f"  {'was' if again else 'is'} ",
         StyledText("proposed", GOOD),
-        f"{' already' if again else ''}: {one.path}",
+        f"{' already' if again else ''}: {proposed.path}",
         *unproven,
         *mark,
     )
     if done.lines:
-        terminal.result(f"  {counted(done.lines, 'suggested change')} in {one.pull_request_url}")
-    if one.branch is not None:
-        terminal.result(f"  branch        {one.branch}, for {done.base}")
-    if one.pull_request_url is not None and not done.lines:
-        terminal.result(f"  pull request  {one.pull_request_url}")
+        terminal.result(
+            f"  {counted(done.lines, 'suggested change')} in {proposed.pull_request_url}"
+        )
+    if proposed.branch is not None:
+        terminal.result(f"  branch        {proposed.branch}, for {done.base}")
+    if proposed.pull_request_url is not None and not done.lines:
+        terminal.result(f"  pull request  {proposed.pull_request_url}")
     if done.compare_url is not None:
         terminal.result(f"  open it here  {done.compare_url}")
     if done.patch is not None:
         inside = done.patch.is_relative_to(root)
         terminal.result(f"  patch         {done.patch.relative_to(root) if inside else done.patch}")
-    if done.why and (asked or one.pull_request is not None):
+    if done.why and (asked or proposed.pull_request is not None):
         terminal.note(f"  {done.why}")
-    if one.pull_request is None:
-        terminal.note(f"accept it with: edison review approve {one.id}")
+    if proposed.pull_request is None:
+        terminal.note(f"accept it with: edison review approve {proposed.id}")
 
 
 def _as_json(done: ProposedSuggestion) -> dict[str, Any]:

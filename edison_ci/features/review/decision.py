@@ -146,7 +146,7 @@ class DecisionResult:
 
 async def approve(
     review: ReviewContext,
-    one: suggestions.Suggestion,
+    suggestion: suggestions.Suggestion,
     *,
     merge: bool = False,
     timing: Timing | None = None,
@@ -155,47 +155,47 @@ async def approve(
 
     If several people have to approve it, all but the last approval are only stored.
     """
-    actor = review.require(sites.Role.REVIEWER, "review approve", one)
-    _refuse_undecidable(one, merge=merge)
-    review.refuse_while_running(one)
-    approvals.refuse_author(review, actor, one)
-    if one.pull_request is None:
-        if not merge and (waiting := _awaited(review, actor, one)):
+    actor = review.require(sites.Role.REVIEWER, "review approve", suggestion)
+    _refuse_undecidable(suggestion, merge=merge)
+    review.refuse_while_running(suggestion)
+    approvals.refuse_author(review, actor, suggestion)
+    if suggestion.pull_request is None:
+        if not merge and (waiting := _awaited(review, actor, suggestion)):
             return waiting
-        return _approve_here(review, actor, one, merge=merge)
-    async with _github(review, one, timing) as github:
-        pull = await _pull_request(github, one, one.pull_request)
+        return _approve_here(review, actor, suggestion, merge=merge)
+    async with _github(review, suggestion, timing) as github:
+        pull = await _pull_request(github, suggestion, suggestion.pull_request)
         if pull.merged or pull.state == "closed":
             how = "merged" if pull.merged else "closed"
             raise UsageError(
                 f"pull request {pull.number} is already {how}",
                 hint="run edison review sync",
             )
-        if one.branch is None:
-            if waiting := _awaited(review, actor, one):
+        if suggestion.branch is None:
+            if waiting := _awaited(review, actor, suggestion):
                 return waiting
             note = f"accept the suggested lines in pull request {pull.number}"
-            return _record_approval(review, actor, one, note)
-        _refuse_changed(one, pull)
+            return _record_approval(review, actor, suggestion, note)
+        _refuse_changed(suggestion, pull)
         refused = await _approving_review(github, pull)
-        if waiting := await _awaited_on_github(review, one, github, pull, refused):
+        if waiting := await _awaited_on_github(review, suggestion, github, pull, refused):
             return waiting
-        done = _record_approval(review, actor, one, *refused)
+        done = _record_approval(review, actor, suggestion, *refused)
         return await _merge(review, actor, done, github, pull) if merge else done
 
 
 async def approve_on_branch(
-    review: ReviewContext, one: suggestions.Suggestion, *, timing: Timing | None = None
+    review: ReviewContext, suggestion: suggestions.Suggestion, *, timing: Timing | None = None
 ) -> DecisionResult:
     """Approve a suggestion without a pull request: it is proposed, and applied by the merge."""
-    actor = review.require(sites.Role.REVIEWER, "review approve", one)
-    _refuse_undecidable(one, merge=False)
-    review.refuse_while_running(one)
-    approvals.refuse_author(review, actor, one)
-    if waiting := _awaited(review, actor, one):
+    actor = review.require(sites.Role.REVIEWER, "review approve", suggestion)
+    _refuse_undecidable(suggestion, merge=False)
+    review.refuse_while_running(suggestion)
+    approvals.refuse_author(review, actor, suggestion)
+    if waiting := _awaited(review, actor, suggestion):
         return waiting
     done = await review_proposal.propose_as(
-        review, actor, one, review_proposal.ProposeOptions(open_pr=True), timing=timing
+        review, actor, suggestion, review_proposal.ProposeOptions(open_pr=True), timing=timing
     )
     proposed = done.suggestion
     if proposed.pull_request is not None:
@@ -208,23 +208,23 @@ async def approve_on_branch(
 
 
 def _awaited(
-    review: ReviewContext, actor: Actor, one: suggestions.Suggestion
+    review: ReviewContext, actor: Actor, suggestion: suggestions.Suggestion
 ) -> DecisionResult | None:
     """Store an approval; return the result if others have to approve as well."""
     if (
         review.project.file.settings.approvals == 1
-        or one.status is suggestions.SuggestionStatus.APPROVED
+        or suggestion.status is suggestions.SuggestionStatus.APPROVED
     ):
         return None
-    count = approvals.store_approval(review, actor, one)
+    count = approvals.store_approval(review, actor, suggestion)
     if count.enough:
         return None
-    return DecisionResult(one, (f"{count.words}: another reviewer has to approve it",))
+    return DecisionResult(suggestion, (f"{count.words}: another reviewer has to approve it",))
 
 
 async def _awaited_on_github(
     review: ReviewContext,
-    one: suggestions.Suggestion,
+    suggestion: suggestions.Suggestion,
     github: ReviewForge,
     pull: PullRequest,
     refused: tuple[str, ...],
@@ -234,42 +234,43 @@ async def _awaited_on_github(
     if file.settings.approvals == 1:
         return None
     names = approvals.review_approvers(pull, await github.reviews.of(pull.number))
-    count = approvals.count_approvals(file, names, [pull.author.login, one.author])
+    count = approvals.count_approvals(file, names, [pull.author.login, suggestion.author])
     if count.enough:
         return None
     note = f"{count.words} on pull request {pull.number}: another reviewer has to approve it"
-    return DecisionResult(one, (*refused, note))
+    return DecisionResult(suggestion, (*refused, note))
 
 
-def _refuse_undecidable(one: suggestions.Suggestion, *, merge: bool) -> None:
-    again = one.status is suggestions.SuggestionStatus.APPROVED and (
-        merge or one.pull_request is None
+def _refuse_undecidable(suggestion: suggestions.Suggestion, *, merge: bool) -> None:
+    again = suggestion.status is suggestions.SuggestionStatus.APPROVED and (
+        merge or suggestion.pull_request is None
     )
-    if one.status is suggestions.SuggestionStatus.PROPOSED or again:
+    if suggestion.status is suggestions.SuggestionStatus.PROPOSED or again:
         return
-    if one.status is not suggestions.SuggestionStatus.TRIED:
-        raise suggestions.decided_already(one)
+    if suggestion.status is not suggestions.SuggestionStatus.TRIED:
+        raise suggestions.decided_already(suggestion)
     raise UsageError(
-        f"suggestion {one.id} is {one.status}",
-        hint=f"it is not shown to help; to propose it anyway: edison propose {one.id} --force",
+        f"suggestion {suggestion.id} is {suggestion.status}",
+        hint="it is not shown to help; to propose it anyway: "
+        f"edison propose {suggestion.id} --force",
     )
 
 
 async def _pull_request(
-    github: ReviewForge, one: suggestions.Suggestion, number: int
+    github: ReviewForge, suggestion: suggestions.Suggestion, number: int
 ) -> PullRequest:
     """Return the pull request of a suggestion, after checking that it is the right one."""
     pull = await github.pull_request(number)
-    if one.branch is not None and pull.head_ref != one.branch:
+    if suggestion.branch is not None and pull.head_ref != suggestion.branch:
         raise UsageError(
             f"pull request {number} is for the branch {pull.head_ref!r}, not for this suggestion",
-            hint=f"propose it again: edison propose {one.id} --open-pr",
+            hint=f"propose it again: edison propose {suggestion.id} --open-pr",
         )
     return pull
 
 
-def _refuse_changed(one: suggestions.Suggestion, pull: PullRequest) -> None:
-    if one.commit_id is not None and pull.head_sha != one.commit_id:
+def _refuse_changed(suggestion: suggestions.Suggestion, pull: PullRequest) -> None:
+    if suggestion.commit_id is not None and pull.head_sha != suggestion.commit_id:
         raise UsageError(
             f"pull request {pull.number} has newer commits than the suggestion",
             hint=f"review and decide there: {pull.url}",
@@ -306,33 +307,36 @@ async def _merge(
 
 
 def _approve_here(
-    review: ReviewContext, actor: Actor, one: suggestions.Suggestion, *, merge: bool
+    review: ReviewContext, actor: Actor, suggestion: suggestions.Suggestion, *, merge: bool
 ) -> DecisionResult:
     if merge:
         raise UsageError(
-            f"suggestion {one.id} has no pull request to merge",
-            hint=f"open one with edison propose {one.id} --open-pr, or approve it without --merge",
+            f"suggestion {suggestion.id} has no pull request to merge",
+            hint=f"open one with edison propose {suggestion.id} --open-pr, "
+            "or approve it without --merge",
         )
     if review.hosting.by_api:
         raise UsageError(
             "a commit made in a workflow would be lost with its checkout",
-            hint=f"open a pull request: edison propose {one.id} --open-pr",
+            hint=f"open a pull request: edison propose {suggestion.id} --open-pr",
         )
-    commit = apply_here(review, one)
+    commit = apply_here(review, suggestion)
     note = (
         ()
         if commit is not None
         else ("the file was changed without a commit: there is no Git repository",)
     )
-    return _record_applied(review, actor, "review approve", one, commit, *note)
+    return _record_applied(review, actor, "review approve", suggestion, commit, *note)
 
 
 def _record_approval(
-    review: ReviewContext, actor: Actor, one: suggestions.Suggestion, *notes: str
+    review: ReviewContext, actor: Actor, suggestion: suggestions.Suggestion, *notes: str
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now()}
     return DecisionResult(
-        review.move(actor, "review approve", one, suggestions.SuggestionStatus.APPROVED, **changes),
+        review.move(
+            actor, "review approve", suggestion, suggestions.SuggestionStatus.APPROVED, **changes
+        ),
         notes,
     )
 
@@ -341,12 +345,12 @@ def _record_applied(
     review: ReviewContext,
     actor: Actor,
     action: str,
-    one: suggestions.Suggestion,
+    suggestion: suggestions.Suggestion,
     commit: str | None,
     *notes: str,
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
-    moved = review.move(actor, action, one, suggestions.SuggestionStatus.APPLIED, **changes)
+    moved = review.move(actor, action, suggestion, suggestions.SuggestionStatus.APPLIED, **changes)
     return DecisionResult(moved, notes, supersede_others(review, actor, moved))
 
 
@@ -354,23 +358,27 @@ def _record_applied(
 
 
 async def reject(
-    review: ReviewContext, one: suggestions.Suggestion, reason: str, *, timing: Timing | None = None
+    review: ReviewContext,
+    suggestion: suggestions.Suggestion,
+    reason: str,
+    *,
+    timing: Timing | None = None,
 ) -> DecisionResult:
     """Reject a suggestion and close its pull request."""
-    actor = review.require(sites.Role.REVIEWER, "review reject", one)
+    actor = review.require(sites.Role.REVIEWER, "review reject", suggestion)
     text = " ".join(reason.split())[:MAX_REASON_CHARS]
     if not text:
         raise UsageError("the reason is empty", hint="the next refinement needs the reason")
-    if one.status not in suggestions.OPEN:
-        raise suggestions.decided_already(one)
-    review.refuse_while_running(one)
+    if suggestion.status not in suggestions.OPEN:
+        raise suggestions.decided_already(suggestion)
+    review.refuse_while_running(suggestion)
     notes: tuple[str, ...] = ()
-    if one.pull_request is not None and one.branch is None:
+    if suggestion.pull_request is not None and suggestion.branch is None:
         # The pull request has another author and other changes, so it is not closed.
-        notes = (f"pull request {one.pull_request} stays open: it belongs to its author",)
-    elif one.pull_request is not None:
-        async with _github(review, one, timing) as github:
-            pull = await _pull_request(github, one, one.pull_request)
+        notes = (f"pull request {suggestion.pull_request} stays open: it belongs to its author",)
+    elif suggestion.pull_request is not None:
+        async with _github(review, suggestion, timing) as github:
+            pull = await _pull_request(github, suggestion, suggestion.pull_request)
             if pull.merged:
                 raise UsageError(
                     f"pull request {pull.number} is already merged",
@@ -381,39 +389,49 @@ async def reject(
                 await github.close_pull_request(pull.number)
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "reason": text}
     return DecisionResult(
-        review.move(actor, "review reject", one, suggestions.SuggestionStatus.REJECTED, **changes),
+        review.move(
+            actor, "review reject", suggestion, suggestions.SuggestionStatus.REJECTED, **changes
+        ),
         notes,
     )
 
 
 async def comment(
-    review: ReviewContext, one: suggestions.Suggestion, text: str, *, timing: Timing | None = None
+    review: ReviewContext,
+    suggestion: suggestions.Suggestion,
+    text: str,
+    *,
+    timing: Timing | None = None,
 ) -> DecisionResult:
     """Store a comment on a suggestion and post it on its pull request."""
-    actor = review.require(sites.Role.REVIEWER, "review comment", one)
+    actor = review.require(sites.Role.REVIEWER, "review comment", suggestion)
     text = text.strip()
     if not text:
         raise UsageError("the comment is empty", hint="write a comment")
     notes: tuple[str, ...] = ()
-    if one.pull_request is not None:
+    if suggestion.pull_request is not None:
         if review.hosting.address is None:
-            where = f"pull request {one.pull_request}"
+            where = f"pull request {suggestion.pull_request}"
             notes = (f"stored here, but not posted on {where}: there is no GitHub token",)
         else:
-            async with _github(review, one, timing) as github:
-                await github.create_comment(one.pull_request, text[:MAX_COMMENT_CHARS])
+            async with _github(review, suggestion, timing) as github:
+                await github.create_comment(suggestion.pull_request, text[:MAX_COMMENT_CHARS])
     with database.open_for_change(review.site.results) as connection:
         suggestions.add_comment(
-            connection, one, suggestions.SuggestionComment(actor.name, text, review.site.now())
+            connection,
+            suggestion,
+            suggestions.SuggestionComment(actor.name, text, review.site.now()),
         )
-        entry = review.site.entry(actor, "review comment", context.entity_of(one), after=text[:200])
+        entry = review.site.entry(
+            actor, "review comment", context.entity_of(suggestion), after=text[:200]
+        )
         audit.add_audit(connection, entry)
-    return DecisionResult(one, notes)
+    return DecisionResult(suggestion, notes)
 
 
 @asynccontextmanager
 async def _github(
-    review: ReviewContext, one: suggestions.Suggestion, timing: Timing | None
+    review: ReviewContext, suggestion: suggestions.Suggestion, timing: Timing | None
 ) -> AsyncIterator[ReviewForge]:
     """Open a GitHub client for a pull request; raises UsageError without a token."""
     async with review.github(timing) as github:
@@ -424,7 +442,7 @@ async def _github(
         if not review.offline:
             why = "there is no GitHub token"
         raise UsageError(
-            f"suggestion {one.id} is pull request {one.pull_request}, but {why}",
-            hint=f"export GITHUB_TOKEN, or decide at {one.pull_request_url} "
+            f"suggestion {suggestion.id} is pull request {suggestion.pull_request}, but {why}",
+            hint=f"export GITHUB_TOKEN, or decide at {suggestion.pull_request_url} "
             "and then run edison review sync",
         )

@@ -173,8 +173,8 @@ def _gradable_answer(context: PageContext, run: Run, cell: Candidate) -> Gradabl
     if project is None or run.experiment not in project.experiments:
         return GradableAnswer(None, None)
     experiment = project.experiments[run.experiment]
-    known = searchable(project, run.experiment)
-    cases = cases_of(project, experiment, [cell]) if known else {}
+    is_searchable = searchable(project, run.experiment)
+    cases = cases_of(project, experiment, [cell]) if is_searchable else {}
     return gradable_answer(context.connection, run, experiment, cell, cases)
 
 

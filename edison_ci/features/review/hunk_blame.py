@@ -33,23 +33,30 @@ class BlameJob(Job):
 
 
 def start_blame(
-    review: ReviewContext, one: Suggestion, owner: str, budget_microusd: int, *, offline: bool
+    review: ReviewContext,
+    suggestion: Suggestion,
+    owner: str,
+    budget_microusd: int,
+    *,
+    offline: bool,
 ) -> BlameJob:
     """Ask the cases that flipped in the trial of a suggestion without each of its hunks."""
     project = review.project
-    experiment = project.experiment(one.experiment)
-    prompt = next((each for each in experiment.prompts if each.id == one.prompt), None)
-    if prompt is None or not one.runs:
+    experiment = project.experiment(suggestion.experiment)
+    prompt = next(
+        (candidate for candidate in experiment.prompts if candidate.id == suggestion.prompt), None
+    )
+    if prompt is None or not suggestion.runs:
         raise UsageError(
-            f"suggestion {one.id} was not tried on a prompt of {one.experiment}",
+            f"suggestion {suggestion.id} was not tried on a prompt of {suggestion.experiment}",
             hint="try it first: edison refine",
         )
-    before, after = decode(base_data(review, one)), text_to_edit(review, one)
+    before, after = decode(base_data(review, suggestion)), text_to_edit(review, suggestion)
     with closing(open_reader(review.site.results)) as reader:
-        result = RunResult(reader, find_run(reader, one.runs[-1]))
-        flips = flips_of(result).get(one.prompt, [])
+        result = RunResult(reader, find_run(reader, suggestion.runs[-1]))
+        flips = flips_of(result).get(suggestion.prompt, [])
     requirements.refuse(requirements.missing(project, experiment, calls=requirements.RUN))
-    job = BlameJob(owner, f"suggestion {one.id}")
+    job = BlameJob(owner, f"suggestion {suggestion.id}")
 
     def progress(done: int, of: int) -> None:
         job.progress = (done, of)

@@ -106,7 +106,7 @@ class Draft:
         return DraftCounts(
             variables=tuple(prompt.inputs) if prompt is not None else (),
             characters=len(self.text),
-            tokens=counter.of_messages([each.template.source for each in prompt.sections])
+            tokens=counter.of_messages([section.template.source for section in prompt.sections])
             if prompt is not None
             else counter.count(self.text),
             exact=counter.exact,

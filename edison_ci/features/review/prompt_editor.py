@@ -61,7 +61,7 @@ def edit(context: PageContext) -> Page:
     actor, args, name = context.actor, context.args, context.path["prompt"]
     assert actor is not None, "checked by _project"
     experiment = _experiment(project, name, args.text("experiment"))
-    prompt = next(each for each in experiment.prompts if each.id == name)
+    prompt = next(candidate for candidate in experiment.prompts if candidate.id == name)
     text = context.memory.draft(args.text("draft"), actor.name)
     base = args.text("base") if text is not None else prompt.version
     if text is None:
@@ -93,21 +93,21 @@ def _project(context: PageContext) -> Project:
     return project
 
 
-def _experiment(project: Project, prompt: str, wanted: str) -> Experiment:
-    found = _experiments(project, prompt)
-    if not found:
+def _experiment(project: Project, prompt: str, preferred: str) -> Experiment:
+    using = _experiments(project, prompt)
+    if not using:
         raise UsageError(
             f"no experiment uses the prompt {prompt!r}",
             hint="add it to prompts: of an experiment",
         )
-    return next((each for each in found if each.id == wanted), found[0])
+    return next((experiment for experiment in using if experiment.id == preferred), using[0])
 
 
 def _experiments(project: Project, prompt: str) -> list[Experiment]:
     return [
-        each
-        for each in project.experiments.values()
-        if any(prompt == one.id for one in each.prompts)
+        experiment
+        for experiment in project.experiments.values()
+        if any(prompt == used.id for used in experiment.prompts)
     ]
 
 
@@ -120,8 +120,8 @@ def editor_page(
     draft = edited._replace(base="").draft(project)
     choices = list(_choices(project, experiment, connection))
     models = [name for name, _, _ in experiment.models]
-    listed = {each.id for each in choices}
-    cases = state.cases or tuple(each.id for each in choices[:_FIRST])
+    listed = {choice.id for choice in choices}
+    cases = state.cases or tuple(choice.id for choice in choices[:_FIRST])
     chosen = state.models or tuple(models[:MOST_MODELS])
     braces = draft.target.prompt.header.syntax == "braces"
     return Page(
@@ -159,9 +159,9 @@ def _cost(draft: Draft, cases: tuple[str, ...], models: tuple[str, ...]) -> str:
     if draft.problems:
         return ""
     try:
-        found = ChosenCells(cases, models).found(draft.target.project, draft.target.experiment)
-        answers = len(found) * len(models)
-        return f"{answers:,} answers, {cost_words(draft.cost(found, models))}"
+        chosen = ChosenCells(cases, models).found(draft.target.project, draft.target.experiment)
+        answers = len(chosen) * len(models)
+        return f"{answers:,} answers, {cost_words(draft.cost(chosen, models))}"
     except EdisonError:
         return ""
 
@@ -193,8 +193,8 @@ def _failing(experiment: Experiment, connection: sqlite3.Connection) -> dict[str
     newest = last_complete(connection, experiment.id)
     if newest is None or (run := find_run(connection, newest)).cells_planned > MOST_CELLS:
         return {}
-    found = RunResult(connection, run).triage()
-    return {each.case: each.why for each in found.worst} if found is not None else {}
+    triage = RunResult(connection, run).triage()
+    return {failing.case: failing.why for failing in triage.worst} if triage is not None else {}
 
 
 def save(context: PageContext) -> Page:

@@ -64,14 +64,14 @@ def suggestions(context: PageContext) -> Page:
     """Return the suggestions with a status, by default the open ones."""
     status = context.args.choice("status", _STATUS_FILTERS)
     experiment = context.args.text("experiment")
-    wanted = (
+    chosen = (
         {"open": tuple(sorted(OPEN)), "all": ()}.get(status)
         if status in _STATUS_FILTERS[:2]
         else None
     )
-    statuses: Sequence[SuggestionStatus] = (SuggestionStatus(status),) if wanted is None else wanted
-    found = list_suggestions(context.connection, experiment=experiment or None, statuses=statuses)
-    paging = Paging.of(context.args, len(found))
+    statuses: Sequence[SuggestionStatus] = (SuggestionStatus(status),) if chosen is None else chosen
+    listed = list_suggestions(context.connection, experiment=experiment or None, statuses=statuses)
+    paging = Paging.of(context.args, len(listed))
 
     def again(**changes: Any) -> str:
         kept = {"status": status if status != "open" else "", "experiment": experiment}
@@ -81,7 +81,7 @@ def suggestions(context: PageContext) -> Page:
         "suggestions",
         "Suggestions",
         {
-            "suggestions": found[paging.offset : paging.offset + paging.per_page],
+            "suggestions": listed[paging.offset : paging.offset + paging.per_page],
             "paging": paging,
             "again": again,
             "status": status,
@@ -95,30 +95,30 @@ def suggestions(context: PageContext) -> Page:
 
 def suggestion(context: PageContext) -> Page:
     """Return a suggestion: diff, note, evidence, guardrails, comments and forms."""
-    found = find_suggestion(context.connection, context.path["suggestion"])
-    changed, diff = _changed(context, found), diff_lines(found.diff)
-    blame = _blame(context, found)
+    stored = find_suggestion(context.connection, context.path["suggestion"])
+    changed, diff = _changed(context, stored), diff_lines(stored.diff)
+    blame = _blame(context, stored)
     return Page(
         "suggestion",
-        f"Suggestion {found.id} for {found.prompt}",
+        f"Suggestion {stored.id} for {stored.prompt}",
         {
-            "suggestion": found,
-            "permissions": _permissions(context, found),
+            "suggestion": stored,
+            "permissions": _permissions(context, stored),
             "messages": context.messages,
-            "open": found.status in OPEN,
-            "loops": feature.ask("loops_waiting", context.connection, found.id, default=[]),
+            "open": stored.status in OPEN,
+            "loops": feature.ask("loops_waiting", context.connection, stored.id, default=[]),
             "diff": diff,
-            "comments": comments_of(context.connection, found),
-            "approvals": _approvals(context, found),
-            "examples": _examples(context, found),
+            "comments": comments_of(context.connection, stored),
+            "approvals": _approvals(context, stored),
+            "examples": _examples(context, stored),
             "changed": changed,
             "blame": blame,
             "hunks": _hunks(diff),
             "editable": may_edit(context),
             "sides": [
-                (name, found.evidence[name])
+                (name, stored.evidence[name])
                 for name in ("train", "holdout")
-                if found.evidence.get(name)
+                if stored.evidence.get(name)
             ],
         },
         crumbs=(Crumb("Suggestions", context.links.to("suggestions")),),
@@ -127,22 +127,22 @@ def suggestion(context: PageContext) -> Page:
     )
 
 
-def _approvals(context: PageContext, found: Suggestion) -> str:
+def _approvals(context: PageContext, suggestion: Suggestion) -> str:
     """Return how many people have approved, in words; empty where one is enough."""
     project = project_of(context)
     if project is None or project.file.settings.approvals == 1:
         return ""
-    if found.pull_request is not None and found.branch is not None:
+    if suggestion.pull_request is not None and suggestion.branch is not None:
         return f"{project.file.settings.approvals} needed, counted on GitHub"
-    names = [each.actor for each in approvals_of(context.connection, found)]
-    return count_approvals(project.file, names, [found.author]).words
+    names = [approval.actor for approval in approvals_of(context.connection, suggestion)]
+    return count_approvals(project.file, names, [suggestion.author]).words
 
 
-def _blame(context: PageContext, found: Suggestion) -> BlameJob | None:
+def _blame(context: PageContext, suggestion: Suggestion) -> BlameJob | None:
     """Return the comparison line by line that the visitor asked for."""
     key, actor = context.args.text("hunks"), context.actor
     job = find_job(BlameJob, key, actor.name) if key and actor is not None else None
-    return job if job is not None and job.about == f"suggestion {found.id}" else None
+    return job if job is not None and job.about == f"suggestion {suggestion.id}" else None
 
 
 def _hunks(diff: Sequence[DiffLine]) -> int:
@@ -159,23 +159,28 @@ class FailingExample(NamedTuple):
     reasons: list[Reason]
 
 
-def _examples(context: PageContext, found: Suggestion) -> list[FailingExample]:
+def _examples(context: PageContext, suggestion: Suggestion) -> list[FailingExample]:
     """Return the failing answers in the request to the refiner, with their cases."""
-    listed = found.evidence.get("examples")
-    wanted = [str(cell) for cell in listed][:_MOST_EXAMPLES] if isinstance(listed, list) else []
-    known = []
-    for wanted_cell in wanted:
+    listed = suggestion.evidence.get("examples")
+    cell_ids = [str(cell) for cell in listed][:_MOST_EXAMPLES] if isinstance(listed, list) else []
+    explanations = []
+    for wanted_cell in cell_ids:
         run_id = run_of_cell(context.connection, wanted_cell)
         if run_id is not None:
             run = find_run(context.connection, run_id)
             cell = find_cell(context.connection, run_id, wanted_cell)
-            known.append(explain(context.connection, None, run, cell))
+            explanations.append(explain(context.connection, None, run, cell))
     project, cases = project_of(context), dict[str, "Case"]()
-    if project is not None and searchable(project, found.experiment):
-        hashes = {each.cell.case_id: each.cell.case_hash for each in known}
-        experiment = project.experiments[found.experiment]
+    if project is not None and searchable(project, suggestion.experiment):
+        hashes = {
+            explanation.cell.case_id: explanation.cell.case_hash for explanation in explanations
+        }
+        experiment = project.experiments[suggestion.experiment]
         cases = unchanged_cases(project, experiment, hashes)
-    return [FailingExample(each, cases.get(each.cell.case_id), reasons_of(each)) for each in known]
+    return [
+        FailingExample(explanation, cases.get(explanation.cell.case_id), reasons_of(explanation))
+        for explanation in explanations
+    ]
 
 
 class ChangedCases(NamedTuple):
@@ -188,42 +193,42 @@ class ChangedCases(NamedTuple):
     """Some of them, with their answers before and after; none without the run of the trial."""
 
 
-def _changed(context: PageContext, found: Suggestion) -> list[ChangedCases]:
+def _changed(context: PageContext, suggestion: Suggestion) -> list[ChangedCases]:
     """Return the cases that began to pass or to fail with the suggestion."""
-    result = _trial(context, found)
+    result = _trial(context, suggestion)
     groups = []
     for move in (Move.FIXED, Move.NEWLY_FAILING):
         names = {
             str(case): word
             for part, word in (("train", "training"), ("holdout", "held-out"))
-            for case in (found.evidence.get(part) or {}).get(str(move), ())
+            for case in (suggestion.evidence.get(part) or {}).get(str(move), ())
         }
-        shown: tuple[ChangedCase, ...] = ()
+        changed_cases: tuple[ChangedCase, ...] = ()
         if result is not None:
             first = (changed_case(result, case, move) for case in [*names][:_MOST_CHANGED])
-            shown = tuple(each for each in first if each is not None)
+            changed_cases = tuple(changed for changed in first if changed is not None)
         if names:
-            groups.append(ChangedCases(move, names, shown))
+            groups.append(ChangedCases(move, names, changed_cases))
     return groups
 
 
-def _trial(context: PageContext, found: Suggestion) -> RunResult | None:
+def _trial(context: PageContext, suggestion: Suggestion) -> RunResult | None:
     """Return the run in which the suggestion was tried; None if it is not stored here."""
     try:
-        (result,) = run_results(context, list(found.runs)[-1:])
+        (result,) = run_results(context, list(suggestion.runs)[-1:])
     except (UsageError, ValueError):
         return None
     return result
 
 
-def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:
+def _permissions(context: PageContext, suggestion: Suggestion) -> Permissions | None:
     """Return the possible actions of the visitor; None where commands are shown instead."""
     if context.actions is None or context.actor is None:
         return None
     project = project_of(context)
     try:
         return (
-            ReviewActions(context.actions.offline).permissions(project, context.actor, found)
+            ReviewActions(context.actions.offline).permissions(project, context.actor, suggestion)
             if project is not None
             else None
         )
@@ -233,44 +238,46 @@ def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:
 
 def diff_lines(text: str) -> list[DiffLine]:
     """Return the lines of a unified diff, without file names."""
-    found = []
+    lines = []
     for line in text.splitlines():
         if line.startswith(("--- ", "+++ ", "diff ", "index ")):
             continue
         if line.startswith("@@"):
-            found.append(DiffLine("hunk", "", line))
+            lines.append(DiffLine("hunk", "", line))
         elif line.startswith("+"):
-            found.append(DiffLine("added", "+", line[1:]))
+            lines.append(DiffLine("added", "+", line[1:]))
         elif line.startswith("-"):
-            found.append(DiffLine("removed", "-", line[1:]))
+            lines.append(DiffLine("removed", "-", line[1:]))
         else:
-            found.append(DiffLine("", " ", line[1:]))
-    return found
+            lines.append(DiffLine("", " ", line[1:]))
+    return lines
 
 
 def edit(context: PageContext) -> Page:
     """Return the form to edit the prompt with the suggestion applied."""
-    found = find_suggestion(context.connection, context.path["suggestion"])
+    stored = find_suggestion(context.connection, context.path["suggestion"])
     project = project_of(context)
     if context.actions is None or context.actor is None or project is None:
-        hint = f"use the command: edison review edit {found.id}"
+        hint = f"use the command: edison review edit {stored.id}"
         raise UsageError("editing is not possible on these pages", hint=hint)
     return edit_page(
         context.links,
-        found,
-        ReviewActions(context.actions.offline).draft(project, context.actor, found),
+        stored,
+        ReviewActions(context.actions.offline).draft(project, context.actor, stored),
     )
 
 
-def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | None = None) -> Page:
+def edit_page(
+    links: Links, suggestion: Suggestion, text: str, problem: EdisonError | None = None
+) -> Page:
     """Return the edit form with a text and its problem, if any."""
     return Page(
         "editing",
-        f"Edit suggestion {one.id} for {one.prompt}",
-        {"suggestion": one, "text": text, "problem": problem},
+        f"Edit suggestion {suggestion.id} for {suggestion.prompt}",
+        {"suggestion": suggestion, "text": text, "problem": problem},
         crumbs=(
             Crumb("Suggestions", links.to("suggestions")),
-            Crumb(one.id, links.to("suggestion", one.id)),
+            Crumb(suggestion.id, links.to("suggestion", suggestion.id)),
         ),
         area="suggestions",
     )

@@ -60,49 +60,49 @@ async def sync(review: ReviewContext, *, timing: Timing | None = None) -> SyncRe
     changed, problems, git = [], [], _ByGit(review)
     pulls: dict[int, PullRequest] = {}
     async with review.github(timing) as github:
-        for known in watched:
-            one = review.find(known.hash)  # an applied one may have superseded it
+        for stored in watched:
+            suggestion = review.find(stored.hash)  # an applied one may have superseded it
             try:
-                number = one.pull_request
+                number = suggestion.pull_request
                 if github is None or number is None:
-                    news = git.news(one)
+                    news = git.news(suggestion)
                 else:
                     if number not in pulls:
                         pulls[number] = await github.pull_request(number)
-                    news = await _forge_change(review, github, one, pulls[number])
+                    news = await _forge_change(review, github, suggestion, pulls[number])
             except ForgeError as error:
                 if error.fault is not ForgeFault.NOT_FOUND:
                     raise
-                problems.append(f"suggestion {one.id}: {error.message}")
+                problems.append(f"suggestion {suggestion.id}: {error.message}")
                 continue
-            if news is not None and _is_news(one, news):
-                changed.append(_record(review, actor, one, news))
+            if news is not None and _is_news(suggestion, news):
+                changed.append(_record(review, actor, suggestion, news))
                 if github is not None and number is not None:
                     problems += await _too_few(review, github, changed[-1], pulls[number])
     return SyncResult(changed, len(watched), problems)
 
 
 async def _too_few(
-    review: ReviewContext, github: ReviewForge, one: Suggestion, pull: PullRequest
+    review: ReviewContext, github: ReviewForge, suggestion: Suggestion, pull: PullRequest
 ) -> list[str]:
     """Return a problem if a pull request was merged with too few approvals."""
     file = review.project.file
-    if file.settings.approvals == 1 or one.status is not SuggestionStatus.APPLIED:
+    if file.settings.approvals == 1 or suggestion.status is not SuggestionStatus.APPLIED:
         return []
     names = review_approvers(pull, await github.reviews.of(pull.number))
-    count = count_approvals(file, names, [pull.author.login, one.author])
+    count = count_approvals(file, names, [pull.author.login, suggestion.author])
     if count.enough:
         return []
-    return [f"suggestion {one.id}: pull request {pull.number} was merged with {count.words}"]
+    return [f"suggestion {suggestion.id}: pull request {pull.number} was merged with {count.words}"]
 
 
 async def _forge_change(
-    review: ReviewContext, github: ReviewForge, one: Suggestion, pull: PullRequest
+    review: ReviewContext, github: ReviewForge, suggestion: Suggestion, pull: PullRequest
 ) -> _ForgeChange | None:
-    if one.branch is None:
-        return await _suggested_lines_change(review, github, pull, one)
-    if one.status is SuggestionStatus.SUPERSEDED and not await _is_at_head(
-        review, github, pull, one
+    if suggestion.branch is None:
+        return await _suggested_lines_change(review, github, pull, suggestion)
+    if suggestion.status is SuggestionStatus.SUPERSEDED and not await _is_at_head(
+        review, github, pull, suggestion
     ):
         return None  # the branch now has a later suggestion
     if pull.merged:
@@ -110,7 +110,7 @@ async def _forge_change(
             SuggestionStatus.APPLIED, pull.merged_by, commit=pull.merge_commit or pull.head_sha
         )
     if pull.state == "closed":
-        if one.status is SuggestionStatus.SUPERSEDED:
+        if suggestion.status is SuggestionStatus.SUPERSEDED:
             return None
         last = _last(await github.comments(pull.number))
         reason = last.body if last is not None else "closed without a comment"
@@ -120,16 +120,16 @@ async def _forge_change(
     # Reopened after it was closed; decisions made only here stay.
     return (
         _ForgeChange(SuggestionStatus.PROPOSED, None)
-        if one.status is SuggestionStatus.REJECTED
+        if suggestion.status is SuggestionStatus.REJECTED
         else None
     )
 
 
 async def _suggested_lines_change(
-    review: ReviewContext, github: ReviewForge, pull: PullRequest, one: Suggestion
+    review: ReviewContext, github: ReviewForge, pull: PullRequest, suggestion: Suggestion
 ) -> _ForgeChange | None:
     """Return whether suggested lines were accepted in the pull request of another author."""
-    taken = await _is_at_head(review, github, pull, one)
+    taken = await _is_at_head(review, github, pull, suggestion)
     if pull.merged:
         if taken:
             return _ForgeChange(
@@ -145,11 +145,11 @@ async def _suggested_lines_change(
 
 
 async def _is_at_head(
-    review: ReviewContext, github: ReviewForge, pull: PullRequest, one: Suggestion
+    review: ReviewContext, github: ReviewForge, pull: PullRequest, suggestion: Suggestion
 ) -> bool:
     """Whether the head of a pull request has exactly the suggested version."""
-    data = await github.read_file(review.in_repository(one.path), ref=pull.head_sha)
-    return is_result(review.project, one, data)
+    data = await github.read_file(review.in_repository(suggestion.path), ref=pull.head_sha)
+    return is_result(review.project, suggestion, data)
 
 
 class _ByGit:
@@ -165,25 +165,29 @@ class _ByGit:
             return {}
         return merged_changes(repository, self._review.hosting.remote)
 
-    def news(self, one: Suggestion) -> _ForgeChange | None:
+    def news(self, suggestion: Suggestion) -> _ForgeChange | None:
         """Return a change if the default branch has the suggestion's commit or text."""
         repository = self._review.repository
-        if repository is None or one.status is SuggestionStatus.REJECTED:
+        if repository is None or suggestion.status is SuggestionStatus.REJECTED:
             return None
-        if one.hash in self._merged:
-            return _ForgeChange(SuggestionStatus.APPLIED, None, commit=self._merged[one.hash])
+        if suggestion.hash in self._merged:
+            return _ForgeChange(
+                SuggestionStatus.APPLIED, None, commit=self._merged[suggestion.hash]
+            )
         default = repository.default_branch()
         commit = repository.resolve(default) if default else None
-        data = repository.read(commit, self._review.in_repository(one.path)) if commit else None
-        if commit is not None and is_result(self._review.project, one, data):
+        data = (
+            repository.read(commit, self._review.in_repository(suggestion.path)) if commit else None
+        )
+        if commit is not None and is_result(self._review.project, suggestion, data):
             return _ForgeChange(SuggestionStatus.APPLIED, None, commit=commit)
         return None
 
 
-def _is_news(one: Suggestion, news: _ForgeChange) -> bool:
+def _is_news(suggestion: Suggestion, news: _ForgeChange) -> bool:
     """Whether it is a valid status change; only a merge overrides a decision made here."""
-    merged = news.status is SuggestionStatus.APPLIED and one.status is SuggestionStatus.TRIED
-    return merged or news.status in MOVES[one.status]
+    merged = news.status is SuggestionStatus.APPLIED and suggestion.status is SuggestionStatus.TRIED
+    return merged or news.status in MOVES[suggestion.status]
 
 
 def _last(comments: Sequence[Comment]) -> Comment | None:
@@ -196,15 +200,17 @@ def _last(comments: Sequence[Comment]) -> Comment | None:
     return valid[-1] if valid else None
 
 
-def _record(review: ReviewContext, actor: Actor, one: Suggestion, news: _ForgeChange) -> Suggestion:
+def _record(
+    review: ReviewContext, actor: Actor, suggestion: Suggestion, news: _ForgeChange
+) -> Suggestion:
     changes: dict[str, str | None] = {"reason": _short(news.reason)}
     if news.status is not SuggestionStatus.PROPOSED:
-        changes |= {"decided_by": news.by or one.decided_by, "decided_at": review.site.now()}
+        changes |= {"decided_by": news.by or suggestion.decided_by, "decided_at": review.site.now()}
     if news.commit is not None:
         changes["commit_id"] = news.commit
-    if one.status is SuggestionStatus.TRIED and news.status is SuggestionStatus.APPLIED:
-        one = review.move(actor, "review sync", one, SuggestionStatus.PROPOSED)
-    moved = review.move(actor, "review sync", one, news.status, **changes)
+    if suggestion.status is SuggestionStatus.TRIED and news.status is SuggestionStatus.APPLIED:
+        suggestion = review.move(actor, "review sync", suggestion, SuggestionStatus.PROPOSED)
+    moved = review.move(actor, "review sync", suggestion, news.status, **changes)
     if moved.status is SuggestionStatus.APPLIED:
         supersede_others(review, actor, moved)
     return moved
