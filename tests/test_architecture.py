@@ -235,12 +235,7 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "web/databases.py": "store.database",
-    "web/pages/experiment.py": "store.suggestions",
-    "web/pages/home.py": "store.audit store.suggestions",
-    "web/pages/steering.py": "store.steering",
     "web/rendering.py": "store.suggestions",
-    "web/serving.py": "store.database",
 }
 """What commands and pages still import from below the library: only entries are taken off."""
 

@@ -17,6 +17,8 @@ from edison_ci.results.snapshot import (
     runs_where,
 )
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, RESTING, find_run
+from edison_ci.store.steering import newest_dispatches as newest_dispatches
+from edison_ci.store.suggestions import open_suggestions as open_suggestions
 
 if TYPE_CHECKING:
     import sqlite3

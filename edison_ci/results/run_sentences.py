@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config import repeated_inputs
 from edison_ci.git import repository as git
-from edison_ci.numeric import counted, fixed, points, signed_span, snap
+from edison_ci.numeric import change, counted, fixed, points, snap
 from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.scores import all_totals
 from edison_ci.results.snapshot import UNDECIDED, outputs_of
@@ -112,16 +112,14 @@ def _found(result: RunResult) -> str:
         fail = "" if triage is None else f", {triage.failing:,} of {triage.cases:,} cases fail"
         return sentence + fail
     base = git.commit_names(str(run.base_ref), run.base_commit)[0]
-    change = f"{fixed(100 * against.estimate, 1, signed=True)} points"
-    if against.low is not None and against.high is not None:
-        change += f" ({signed_span(against.low, against.high)})"
+    moved = change(against.estimate, against.low, against.high)
     if snap(against.estimate) == 0 and against.p == 1:
         sentence = f"{run.experiment} scores the same as {base} on every case"
     elif _shown(against.p, against.low, against.high):
         word = "better" if against.estimate > 0 else "worse"
-        sentence = f"{run.experiment} is {word} than {base}: {change}"
+        sentence = f"{run.experiment} is {word} than {base}: {moved}"
     else:
-        sentence = f"{run.experiment} is not shown to differ from {base}: {change}"
+        sentence = f"{run.experiment} is not shown to differ from {base}: {moved}"
     if triage is None or triage.flips is None:
         return sentence
     return f"{sentence}; {triage.flips.words} of {counted(triage.flips.n, 'case')}"

@@ -12,6 +12,7 @@ from edison_ci.results.run_result import RunResult
 from edison_ci.store import merge
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import is_current as is_current
+from edison_ci.store.database import is_results_file as is_results_file
 from edison_ci.store.database import one_state as one_state
 from edison_ci.store.database import open_database, open_for_reading, open_reader
 from edison_ci.store.ledger import has_open_batches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
-from edison_ci.store.database import is_results_file
+from edison_ci.results.stored_runs import is_results_file
 from edison_ci.web.cache import PageMemory
 from edison_ci.web.page_context import PREFIX
 

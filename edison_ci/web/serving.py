@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.store import database
+from edison_ci.results.stored_runs import ensure_results
 from edison_ci.templating.compiled import CompiledTemplates
 from edison_ci.web import security, workspace
 from edison_ci.web.databases import (
@@ -146,8 +146,7 @@ def project_application(project: OtherProject, settings: ServerSettings, base: s
     A project without results gets an empty file, which the first push fills.
     """
     site = project.site
-    if not site.results.exists():
-        database.open_database(site.results).close()
+    ensure_results(site)
     return _datasette(site.results, project.title, replace(settings, root=site.root), base)
 
 

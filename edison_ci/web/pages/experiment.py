@@ -13,13 +13,12 @@ from edison_ci.report.charts.trend import Rule, Trend, TrendPoint, trend
 from edison_ci.report.components import fluid_figure
 from edison_ci.report.run_charts import score_series, trends_of
 from edison_ci.results.live_progress import Trouble, troubles_of
-from edison_ci.results.run_lists import count_of, experiments, ids_of
+from edison_ci.results.run_lists import count_of, experiments, ids_of, open_suggestions
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.scores import totals_by_model
 from edison_ci.results.snapshot import has_pairwise_judge, objective_of
 from edison_ci.results.trends import TrendRun, alarm_rule, drift_of, floor_of, points_of
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
     MOST_CELLS,

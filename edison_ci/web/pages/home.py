@@ -13,11 +13,12 @@ from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
 from edison_ci.report.components import fluid_figure
-from edison_ci.results.history_words import audit_sentence
+from edison_ci.results.history_words import audit_sentence, count_audit, read_audit
 from edison_ci.results.run_lists import (
     experiments,
     last_complete,
     last_of,
+    open_suggestions,
     recent_ids,
     recent_scores,
 )
@@ -29,8 +30,6 @@ from edison_ci.results.spending import (
     run_spending_by,
     saved_since,
 )
-from edison_ci.store.audit import count_audit, read_audit
-from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged, run_results
 from edison_ci.web.workspace import project_of

@@ -14,9 +14,9 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import dollar_range, duration_range
 from edison_ci.records import RunStatus
 from edison_ci.results.live_progress import steering_state
+from edison_ci.results.run_lists import newest_dispatches
 from edison_ci.results.spending import run_cost
 from edison_ci.results.stored_runs import live_runs
-from edison_ci.store.steering import newest_dispatches
 from edison_ci.web.page_context import Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.run import crumbs_of
 from edison_ci.web.workspace import project_of
