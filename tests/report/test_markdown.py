@@ -6,7 +6,6 @@ import itertools
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +15,7 @@ from edison_ci.features.github.report_comment import (
     CommentOrigin,
     comment_body,
 )
-from edison_ci.features.github.sticky_comment import marker_line, parse_data
+from edison_ci.features.github.sticky_comment import ReportState, marker_line, parse_data
 from edison_ci.records import Move
 from edison_ci.report.change_details import ChangeDetails, FileDiff
 from edison_ci.report.markdown import prose
@@ -25,9 +24,6 @@ from edison_ci.results.report import Report
 from edison_ci.results.triage import ChangedCase, ShownAnswer
 from tests.report.conftest import BASE, GATES, GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
-
-if TYPE_CHECKING:
-    from edison_ci.features.github.report_comment import State
 
 pytestmark = pytest.mark.daily
 
@@ -75,8 +71,8 @@ def test_the_job_summary_reads_as_before(failing: Report) -> None:
     kept("summary.md", job_summary(failing))
 
 
-@pytest.mark.parametrize("state", ["running", "partial", "final", "cancelled"])
-def test_the_comment_reads_as_before(failing: Report, state: State) -> None:
+@pytest.mark.parametrize("state", list(ReportState))
+def test_the_comment_reads_as_before(failing: Report, state: ReportState) -> None:
     report = Report() if state == "running" else failing
     shown = details(failing, told(Move.NEWLY_FAILING), told(Move.FIXED, "case-0008"))
     body = comment_body(report, state=state, origin=ORIGIN, details=shown if report.runs else None)

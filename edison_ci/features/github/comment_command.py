@@ -268,7 +268,7 @@ def _text(request: Request, origin: report_comment.CommentOrigin) -> str:
         return report_comment.comment_body(
             request.report,
             key=request.key,
-            state=request.state.value,
+            state=request.state,
             origin=replace(origin, audit=request.audit),
             details=request.details,
         )

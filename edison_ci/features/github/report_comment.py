@@ -7,14 +7,13 @@ few bounded values are used, with fixed wording, and it never decides anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.features.github.sticky_comment import ReportMarker, hidden_lines
-from edison_ci.features.github.sticky_comment import ReportState as Progress
+from edison_ci.features.github.sticky_comment import ReportMarker, ReportState, hidden_lines
 from edison_ci.numeric import NOTHING, change, counted, score
 from edison_ci.report.document import Name, Section, Table
 from edison_ci.report.markdown import Limit, fit, prose
@@ -137,15 +136,14 @@ def _unusable(why: str) -> UsageError:
     )
 
 
-State: TypeAlias = Literal["running", "partial", "final", "cancelled"]
 MOST_CHARACTERS = 60_000
 """GitHub refuses a comment of more than 65,536."""
 _RUNS = 100
 """Runs listed in the hidden line."""
 _STATE_TEXTS = {
-    "running": "⏳ edison is running; this comment will be updated.",
-    "partial": "⏳ Some runs are not done yet; this comment will be updated.",
-    "cancelled": "⛔ The run was cancelled; these are the results so far.",
+    ReportState.RUNNING: "⏳ edison is running; this comment will be updated.",
+    ReportState.PARTIAL: "⏳ Some runs are not done yet; this comment will be updated.",
+    ReportState.CANCELLED: "⛔ The run was cancelled; these are the results so far.",
 }
 
 
@@ -171,7 +169,7 @@ def comment_body(
     report: Report,
     *,
     key: str = "edison",
-    state: State = "final",
+    state: ReportState = ReportState.FINAL,
     origin: CommentOrigin | None = None,
     details: ChangeDetails | None = None,
 ) -> str:
@@ -191,7 +189,7 @@ def comment_body(
     first = hidden_lines(key, _stamp(report, state, origin), more) + "\n"
     place = Place(origin.head, origin.run_url, fetched=bool(origin.run_id))
     sections = list(sections_of(report, details, place))
-    if state == "running" and not report.runs and not report.failure:
+    if state is ReportState.RUNNING and not report.runs and not report.failure:
         sections = [Section("⏳ edison", level=2), sections[-1]]
     if state in _STATE_TEXTS:
         sections.insert(1, Section("", (_STATE_TEXTS[state],)))
@@ -199,13 +197,13 @@ def comment_body(
     return (first + fit(sections, limit)).rstrip("\n") + "\n" + last
 
 
-def _stamp(report: Report, state: State, origin: CommentOrigin) -> ReportMarker:
+def _stamp(report: Report, state: ReportState, origin: CommentOrigin) -> ReportMarker:
     return ReportMarker(
         origin.head,
-        Progress(state),
+        state,
         origin.run_id,
         origin.attempt,
-        None if state == "running" else report.verdict,
+        None if state is ReportState.RUNNING else report.verdict,
         {
             "runs": len(report.runs),
             "regressions": report.regressions,
