@@ -2,7 +2,7 @@
 
 Answers and reasons are shown to everyone who can read the pull request. So a private project shows
 none, and neither does a case in whose texts the screens for personal data and secrets find
-something, whatever the experiment screens for.
+something, also one that the experiment does not screen for.
 """
 
 from __future__ import annotations

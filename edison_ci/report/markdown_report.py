@@ -3,7 +3,7 @@
 It is made to be read in ten seconds: the verdict, one bold sentence for each experiment, the diff
 of the prompt, three telling cases, the gates that do not pass, cost, and how to repeat it.
 Everything else is folded: passing gates, models, cases, slices, components, limitations. A run with
-the base's eval suite is told in a sentence, with the gates that it decides otherwise. Texts of
+the base's eval suite takes a sentence, with the gates that it decides otherwise. Texts of
 answers are shown only if details with cases are given.
 """
 

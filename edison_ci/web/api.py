@@ -1,7 +1,7 @@
 """The HTTP interface of programs: plan, start, follow, steer and stop runs, and lease money.
 
-A request has the token of a member; cookies do not count here, so no page can send it in somebody's
-name. The role is read for each request. Errors are JSON with a code, a message and a hint.
+A request has the token of a member; cookies do not count here, so no page can send one for its
+visitor. The role is read for each request. Errors are JSON with a code, a message and a hint.
 schemas/openapi.json describes each operation; tests check the replies against it.
 """
 
@@ -393,7 +393,7 @@ def error_reply(error: EdisonError) -> Any:
 
 
 def json_reply(status: int, value: dict[str, Any]) -> Any:
-    """Return a value as JSON, which nobody keeps."""
+    """Return a value as JSON that is not cached."""
     headers = {**PAGE_HEADERS, "cache-control": "private, no-store"}
     if status == 401:
         headers["www-authenticate"] = "Bearer"

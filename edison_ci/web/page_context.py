@@ -191,7 +191,7 @@ class PageContext:
     def computed(
         self, work: Callable[[PageContext], Result], *key: Hashable, cells: int
     ) -> Result | None:
-        """Return the result of slow work on so many cells; None while it is computed.
+        """Return the result of slow work on some cells; None while it is computed.
 
         The key has everything that the result depends on, besides the database and the project.
         """
@@ -201,7 +201,7 @@ class PageContext:
         return self.memory.in_background(self, whole, work)
 
     def may(self, needed: Role) -> bool:
-        """Whether the visitor may act on these pages as somebody with this role."""
+        """Whether the visitor may act on these pages with this role."""
         return self.actions is not None and self.actor is not None and self.actor.may(needed)
 
 

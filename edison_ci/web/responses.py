@@ -71,7 +71,7 @@ _PARAMETERS = {"alert": "[0-9]{1,9}", "cell": "[0-9a-f]{12,64}"}
 
 
 def _pattern(path: str) -> str:
-    """Return the pattern of a path: `{name}` stands for a part of it."""
+    """Return the pattern of a path: `{name}` matches a part of it."""
 
     def group(parameter: re.Match[str]) -> str:
         return f"(?P<{parameter[1]}>{_PARAMETERS.get(parameter[1], '[^/]+')})"

@@ -105,7 +105,7 @@ class Once:
         self._done: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def is_first(self, who: str, what: str) -> bool:
-        """Remember what somebody does; whether it was not done in the last hours."""
+        """Remember an action of a person; whether it was not done in the last hours."""
         now = self._clock()
         since = self._done.get((who, what))
         if since is not None and now - since < _NOTED_S:

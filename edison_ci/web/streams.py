@@ -104,7 +104,7 @@ async def stream_progress(
 
 
 async def try_events(datasette: Any, request: Any, send: Any, receive: Any) -> None:
-    """Send the answers of a try to whoever started it."""
+    """Send the answers of a try to the person who started it."""
     _, links = await requested_database(datasette, request)
     actor = await current_actor(datasette, request)
     grid = find_try(request.url_vars["try"], actor.name) if actor is not None else None

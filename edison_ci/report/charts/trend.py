@@ -143,7 +143,7 @@ class MarkKind(StrEnum):
 
     @property
     def words(self) -> str:
-        """What the letter stands for."""
+        """The meaning of the letter."""
         return {
             MarkKind.PROMPT: "new prompt version",
             MarkKind.DATA: "cases changed",

@@ -1,4 +1,4 @@
-"""The figures of a run that goes on, as texts: for its page, and for the events that update it."""
+"""The figures of a running run, as texts: for its page, and for the events that update it."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ _REFRESH_S = 5
 SORT_NAMES = dict(
     zip(
         SORTS,
-        ("worst first", "best first", "by name", "most tokens", "dearest", "slowest"),
+        ("worst first", "best first", "by name", "most tokens", "most expensive", "slowest"),
         strict=True,
     )
 )
