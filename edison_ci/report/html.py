@@ -51,6 +51,7 @@ from edison_ci.report.run_facts import (
     suite_words,
     version_names,
 )
+from edison_ci.results.cells import failures_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -314,26 +315,13 @@ def _failing(cell: CellResult, case: Case | None) -> dict[str, Any]:
         "variant": f"{cell.prompt} with {cell.model}" + (f" #{cell.repeat}" if cell.repeat else ""),
         "result": f"{score(cell.composite)} of 100" if cell.composite is not None
         else cell.error or "",
-        "reasons": [*_reasons(cell)],
+        "reasons": [*failures_of(cell)],
         "boxes": boxes,
         "no_text": "was blocked and is not shown"
         if cell.status == CellStatus.BLOCKED
         else "is not stored",
         "details": f"cell {cell.id[:12]}, {dollars(cell.cost_microusd)}{tokens}{latency}",
     }  # fmt: skip
-
-
-def _reasons(cell: CellResult) -> Iterator[str]:
-    if cell.status != CellStatus.OK:
-        reason = cell.reason.removeprefix("blocked: ")
-        yield f"{cell.error or cell.status}: {reason}".removesuffix(": ")
-    for component in cell.components:
-        if component.passed is False or component.status == CellStatus.ERROR:
-            what = f"scored {score(component.score)}"
-            if component.status == CellStatus.ERROR:
-                what = "could not be graded"
-            why = f": {component.reason}" if component.reason else ""
-            yield f"{component.kind} {component.name} {what}{why}"
 
 
 def _box(label: str, text: str) -> dict[str, Any]:

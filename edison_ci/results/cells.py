@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
-from edison_ci.numeric import fixed, mean, mean_or_none
+from edison_ci.numeric import mean, mean_or_none, score
 from edison_ci.records import CellStatus, Side
 from edison_ci.results.samples import Variant
 from edison_ci.store.cells import CELL_STATUSES, COUNTED, SIDES
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from edison_ci.results.run_result import RunResult
 
@@ -101,10 +101,11 @@ class CaseResult:
 
     def why(self, *, reasons: bool) -> str:
         """Return what failed, or what went wrong; reasons may quote an answer."""
-        reasons_told: list[str] = []
+        texts: list[str] = []
         for repeat in self.repeats:
-            reasons_told += _why(repeat, reasons=reasons)
-        return "; ".join(dict.fromkeys(reasons_told))
+            failures = list(failures_of(repeat, COUNTED, reasons=reasons))
+            texts += failures if repeat.status is CellStatus.OK else failures[:1]
+        return "; ".join(dict.fromkeys(texts))
 
 
 def _broken(repeat: Repeat) -> bool:
@@ -114,22 +115,25 @@ def _broken(repeat: Repeat) -> bool:
     )
 
 
-def _why(repeat: Repeat, *, reasons: bool) -> Iterator[str]:
-    if repeat.status is not CellStatus.OK:
-        quoted = repeat.status is not CellStatus.BLOCKED
-        reason = repeat.reason if reasons or not quoted else ""
-        yield f"{repeat.error or repeat.status}: {reason.removeprefix('blocked: ')}".removesuffix(
-            ": "
-        )
-        return
-    for component in repeat.components:
-        if component.kind in COUNTED and (
-            component.passed is False or component.status == CellStatus.ERROR
-        ):
+def failures_of(
+    answer: Repeat | CellResult, kinds: Collection[str] | None = None, *, reasons: bool = True
+) -> Iterator[str]:
+    """Yield what failed or went wrong with an answer; reasons may quote it.
+
+    With `kinds`, of components of these kinds only.
+    """
+    if answer.status != CellStatus.OK:
+        quoted = answer.status != CellStatus.BLOCKED
+        why = answer.reason.removeprefix("blocked: ") if reasons or not quoted else ""
+        yield f"{answer.error or answer.status}: {why}".removesuffix(": ")
+    for component in answer.components:
+        if kinds is not None and component.kind not in kinds:
+            continue
+        if component.passed is False or component.status == CellStatus.ERROR:
             what = "could not be graded" if component.status == CellStatus.ERROR else "failed"
-            reached = "" if component.score is None else f" with {fixed(100 * component.score, 1)}"
-            reason = f": {component.reason}" if reasons and component.reason else ""
-            yield f"{component.kind} {component.name} {what}{reached}{reason}"
+            reached = "" if component.score is None else f" with {score(component.score)}"
+            why = f": {component.reason}" if reasons and component.reason else ""
+            yield f"{component.kind} {component.name} {what}{reached}{why}"
 
 
 def cases_of(connection: sqlite3.Connection, view: RunResult) -> Iterator[CaseResult]:
