@@ -27,7 +27,7 @@ from edison_ci.numeric import (
     snap,
 )
 from edison_ci.records import RunStatus, Verdict
-from edison_ci.report.run_facts import cost_text
+from edison_ci.report.run_facts import cost_text, prompt_versions
 from edison_ci.results import decisions, report, run_result, snapshot
 from edison_ci.results.slices import slice_order
 from edison_ci.sanitize import in_actions
@@ -76,12 +76,13 @@ def show_judges(terminal: Terminal, judges: JudgeFindings | None) -> None:
     """Print pairwise preferences and the agreement of judges, if there are any."""
     if judges is None:
         return
-    prompts = len({head_to_head.match.prompt for head_to_head in judges.matches}) > 1
-    models = len({head_to_head.match.a.model for head_to_head in judges.matches}) > 1
-    for head_to_head in judges.matches:
-        _show_match(terminal, head_to_head, prompts=prompts, models=models)
-    for prompt in dict.fromkeys(head_to_head.match.prompt for head_to_head in judges.matches):
-        among = [f for f in judges.matches if f.match.prompt == prompt and f.among_models]
+    prompts = len({pair.match.prompt for pair in judges.matches}) > 1
+    models = len({pair.match.a.model for pair in judges.matches}) > 1
+    for pair in judges.matches:
+        _show_match(terminal, pair, prompts=prompts, models=models)
+    for prompt in dict.fromkeys(pair.match.prompt for pair in judges.matches):
+        of_prompt = (pair for pair in judges.matches if pair.match.prompt == prompt)
+        among = [pair for pair in of_prompt if pair.among_models]
         if len(among) > 1:
             _show_matrix(terminal, prompt if prompts else "", among)
     if judges.agreement is not None:
@@ -141,12 +142,11 @@ FEWEST = 10
 
 def show_breakdown(terminal: Terminal, summary: RunResult, *, slices: bool = True) -> None:
     """Print what is missing, how repeats agree, and the slices that stand out."""
-    breakdown = summary.breakdown
-    several = len(summary.models) > 1
+    several, reliability = len(summary.models) > 1, summary.breakdown.reliability
     for sentence in summary.bounds:
         terminal.result("  ", StyledText(sentence, ODD))
-    most = max((repeats.k for repeats in breakdown.reliability), default=0)
-    for repeats in breakdown.reliability:
+    most = max((repeats.k for repeats in reliability), default=0)
+    for repeats in reliability:
         if repeats.k == most and repeats.model:
             _reliability(terminal, repeats, several=several)
     if slices:
@@ -158,14 +158,14 @@ def show_breakdown(terminal: Terminal, summary: RunResult, *, slices: bool = Tru
         terminal.result(f"  {counted(len(aside), 'case')} in quarantine {verb} in no gate: {names}")
 
 
-def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
-    who = f"{found.model}: " if several else ""
-    repeats = "both" if found.k == 2 else f"all {found.k}"
+def _reliability(terminal: Terminal, repeats: Reliability, *, several: bool) -> None:
+    who = f"{repeats.model}: " if several else ""
+    which = "both" if repeats.k == 2 else f"all {repeats.k}"
     terminal.result(
-        f"  {who}{repeats} repeats pass in "
-        f"{_percent(found.pass_all, found.pass_all_low, found.pass_all_high)} of "
-        f"{counted(found.n, 'case')}, at least one in "
-        f"{_percent(found.pass_any, found.pass_any_low, found.pass_any_high)}"
+        f"  {who}{which} repeats pass in "
+        f"{_percent(repeats.pass_all, repeats.pass_all_low, repeats.pass_all_high)} of "
+        f"{counted(repeats.n, 'case')}, at least one in "
+        f"{_percent(repeats.pass_any, repeats.pass_any_low, repeats.pass_any_high)}"
     )
 
 
@@ -277,6 +277,7 @@ def show_people(terminal: Terminal, people: HumanGrades | None) -> None:
 
 
 _BUDGET = "budget: "
+_SCREENS = ("safety", "flag")
 _ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
 
@@ -292,7 +293,8 @@ def show_run(
     """Print the results of a run and the next command; `failed` lists all failing cases."""
     run = summary.run
     _headline(terminal, run)
-    _prompts(terminal, summary)
+    if summary.prompts:
+        terminal.result(f"  {prompt_versions(summary)}")
     terminal.table(_score_rows(summary), right=(3,), indent=2, totals=0)
     _components(terminal, summary)
     show_breakdown(terminal, summary, slices=slices)
@@ -507,15 +509,6 @@ def _change(terminal: Terminal, summary: RunResult) -> None:
     )
 
 
-def _prompts(terminal: Terminal, summary: RunResult) -> None:
-    names = []
-    for prompt, version in summary.prompts:
-        label, digits = summary.run.labels.get(prompt, ""), version[:8]
-        names.append(f"{prompt} {label}" if digits in label else f"{prompt} {label} ({digits})")
-    if names:
-        terminal.result(f"  {', '.join(names)}")
-
-
 def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
     several = len(summary.prompts) > 1
     rows: list[tuple[str, ...]] = [("", "score", "passed", "cost", "latency")]
@@ -548,43 +541,34 @@ def _numbers(scored: VariantScore, *, cost: str = "") -> tuple[str, ...]:
 
 
 def _components(terminal: Terminal, summary: RunResult) -> None:
-    """Print the components that not all answers pass."""
-    weak = [
+    """Print the components that not all answers pass, and then every criterion."""
+    listed = [
         component
         for component in summary.components
-        if component.failed or component.errors or component.kind in ("safety", "flag")
+        if component.failed or component.errors or component.kind in (*_SCREENS, "criterion")
     ]
-    rows = [_component_row(component) for component in weak if component.kind != "criterion"]
-    criteria = [component for component in summary.components if component.kind == "criterion"]
-    rows += [
-        (
-            f"criterion {p.name}",
-            "-" if p.mean is None else f"mean {score(p.mean)}",
-            spread_of(summary.breakdown.components, p.name, p.kind),
-            _errors(p),
-        )
-        for p in criteria
-    ]
+    listed.sort(key=lambda component: component.kind == "criterion")
+    rows = [_component_row(component, summary.breakdown.components) for component in listed]
     if rows:
         terminal.table(rows, drop=(2,), indent=4)
 
 
-def _component_row(component: ComponentTotal) -> tuple[str, ...]:
-    failed = "-"
-    if component.answers and component.failed is not None:
-        failed = f"{component.failed:,} of {component.answers:,} fail"
-    if component.kind in ("safety", "flag"):
-        counts = (
-            (component.flagged, "flagged"),
-            (component.redacted, "redacted"),
-            (component.blocked, "blocked"),
-        )
-        failed = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    return (f"{component.kind} {component.name}", failed, "", _errors(component))
-
-
-def _errors(component: ComponentTotal) -> str:
-    return f"{component.errors:,} could not be graded" if component.errors else ""
+def _component_row(
+    component: ComponentTotal, spreads: Sequence[ComponentSpread]
+) -> tuple[str, ...]:
+    name, kind = component.name, component.kind
+    result, spread = "-", ""
+    if kind == "criterion":
+        result = "-" if component.mean is None else f"mean {score(component.mean)}"
+        spread = spread_of(spreads, name, kind)
+    elif kind in _SCREENS:
+        actions = ("flagged", "redacted", "blocked")
+        counts = ((getattr(component, action), action) for action in actions)
+        result = ", ".join(f"{count:,} {action}" for count, action in counts if count)
+    elif component.answers and component.failed is not None:
+        result = f"{component.failed:,} of {component.answers:,} fail"
+    errors = f"{component.errors:,} could not be graded" if component.errors else ""
+    return (f"{kind} {name}", result, spread, errors)
 
 
 def _counts(terminal: Terminal, summary: RunResult) -> None:

@@ -47,9 +47,9 @@ from edison_ci.report.run_facts import (
     costs_table,
     eval_suite_sentence,
     eval_suite_table,
+    prompt_versions,
     scores_table,
     suite_words,
-    version_names,
 )
 from edison_ci.results.cells import failures_of
 
@@ -364,10 +364,6 @@ def _square(square: Square | None) -> tuple[str, str]:
 
 def _facts(view: RunResult) -> Iterator[tuple[str, str]]:
     run = view.run
-    prompts = ", ".join(
-        " ".join([prompt, *version_names(run.labels.get(prompt), version)])
-        for prompt, version in view.prompts
-    )
     yield "run", run.id
     yield "status", run.status
     yield "trigger", run.trigger
@@ -375,5 +371,5 @@ def _facts(view: RunResult) -> Iterator[tuple[str, str]]:
     yield "ended", run.finished_at or NOTHING
     yield "commit", (run.commit_id or NOTHING)[:12]
     yield "base", f"{run.base_ref} {(run.base_commit or '')[:12]}" if run.base_ref else NOTHING
-    yield "prompts", prompts or NOTHING
+    yield "prompts", prompt_versions(view) or NOTHING
     yield "tokens", f"{view.tokens_in:,} in, {view.tokens_out:,} out"

@@ -66,6 +66,15 @@ def version_names(label: str | None, version: str) -> list[str]:
     return [name for name in ([label] if label and short in label else [label, short]) if name]
 
 
+def prompt_versions(view: RunResult) -> str:
+    """Return the prompts of a run, each with the label of its version and its short hash."""
+    texts = []
+    for prompt, version in view.prompts:
+        label, digits = view.run.labels.get(prompt, ""), version[:8]
+        texts.append(f"{prompt} {label}" if digits in label else f"{prompt} {label} ({digits})")
+    return ", ".join(texts)
+
+
 def cost_text(runs: Iterable[RunResult]) -> str:
     """Return the cost of runs, marked if a part is estimated."""
     runs = tuple(runs)
