@@ -19,9 +19,9 @@ import jsonschema
 import yaml
 
 from edison_ci.features.simulator.assignment import AnswerSample
-from edison_ci.features.simulator.generator import generate
 from edison_ci.features.simulator.judge import Criterion, score, task_of_inputs
 from edison_ci.features.simulator.options import SimOptions, random_stream
+from edison_ci.features.simulator.provider import generate
 from edison_ci.features.simulator.refiner import improve, parse_prompt
 from edison_ci.features.simulator.tasks import task_data
 from edison_ci.records import Message, Request

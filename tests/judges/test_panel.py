@@ -13,8 +13,8 @@ from edison_ci.config.load import load_project
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.config.rubric import Scale
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.features.simulator.generator import generate
 from edison_ci.features.simulator.judge import judge_reply
+from edison_ci.features.simulator.provider import generate
 from edison_ci.judges.panel import (
     Combine,
     DisputeThresholds,

@@ -12,8 +12,12 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_beside
-from edison_ci.features.importing.components import (
+from edison_ci.features.importing.conditions import Part, javascript_pattern
+from edison_ci.features.importing.drafts import (
     AssertionNode,
+    ConversionResult,
+    GradeComponent,
+    GraderText,
     Scope,
     approximate,
     check_component,
@@ -21,6 +25,7 @@ from edison_ci.features.importing.components import (
     hole,
     list_argument,
     mean_of,
+    model_name,
     read_settings,
     report_joined_metrics,
     text_argument,
@@ -28,21 +33,12 @@ from edison_ci.features.importing.components import (
     with_settings,
     with_threshold,
 )
-from edison_ci.features.importing.conditions import Part, javascript_pattern
-from edison_ci.features.importing.drafts import (
-    Argument,
-    ConversionResult,
-    GradeComponent,
-    GraderText,
-    model_name,
-)
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.javascript import javascript_condition, transformed_text
 from edison_ci.features.importing.prompts import (
     HOLE,
     KINDS,
     NEEDS,
-    ConversionError,
     chat_messages,
     grader_messages,
     has_hole,
@@ -50,6 +46,7 @@ from edison_ci.features.importing.prompts import (
 )
 from edison_ci.features.importing.python_code import python_condition
 from edison_ci.features.importing.source import CODE_NOTE, UnusableReference
+from edison_ci.features.importing.templates import Argument, ConversionError
 from edison_ci.templating.templates import as_text
 
 if TYPE_CHECKING:

@@ -12,9 +12,12 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.checks.patterns import analyse_pattern
-from edison_ci.features.importing.drafts import Argument
-from edison_ci.features.importing.prompts import ConversionError
-from edison_ci.features.importing.templates import convert, variable_name
+from edison_ci.features.importing.templates import (
+    Argument,
+    ConversionError,
+    convert,
+    variable_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

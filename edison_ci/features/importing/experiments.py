@@ -8,9 +8,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.features.importing.components import tidy
 from edison_ci.features.importing.conditions import HOLE_KEY
-from edison_ci.features.importing.drafts import Message, Names, PromptDraft, file_name
+from edison_ci.features.importing.drafts import Message, Names, PromptDraft, file_name, tidy
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.prompts import HOLE
 from edison_ci.features.importing.templates import convert
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 
     from edison_ci.documents.marks import Json
     from edison_ci.features.importing.drafts import (
-        Argument,
         CaseDraft,
         GradeComponent,
         GraderText,
         ModelDraft,
     )
     from edison_ci.features.importing.fidelity import Fidelity
+    from edison_ci.features.importing.templates import Argument
 
 MOST_GRADERS, MOST_CHECKS, MOST_ROWS, MOST_BYTES = 10, 100, 1_000, 10_000_000
 _MAX_ID = 60

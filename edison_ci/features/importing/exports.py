@@ -17,6 +17,7 @@ from edison_ci.api import traces
 from edison_ci.config import rows as config_rows
 from edison_ci.documents import json_text
 from edison_ci.documents.marks import Fault, Json
+from edison_ci.documents.yaml_text import read_beside
 from edison_ci.errors import Location
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
@@ -31,6 +32,8 @@ TEXT = "input"
 """Column with the text of a case in tools whose cases have one text."""
 _PLAIN_NAME = re.compile(r"[!-~](?:[ -~]{0,98}[!-~])?")
 _CHAT = ("system", "history")
+_FIELDS = read_beside(__file__, "exports.yaml")
+"""Fields of each format."""
 
 
 class SourceRow(NamedTuple):
@@ -67,10 +70,10 @@ class _Case(NamedTuple):
 
 
 def _export(name: str, cases: Iterable[_Case], kept: Iterable[str] = ()) -> Export:
-    found = [*cases]
-    names = Counter(str(case.name) for case in found)
+    listed = [*cases]
+    names = Counter(str(case.name) for case in listed)
     made = Export(name, kept=frozenset(kept))
-    for case in found:
+    for case in listed:
         columns: Fields = {
             f"input.{key}" if key in config_rows.RESERVED and key != TEXT else key: value
             for key, value in case.inputs.items()
@@ -90,9 +93,6 @@ def _export(name: str, cases: Iterable[_Case], kept: Iterable[str] = ()) -> Expo
         columns |= {f"metadata.{key}": value for key, value in metadata.items()}
         made.rows.append(SourceRow(case.where, columns))
     return made
-
-
-# --- recognition ----------------------------------------------------------------------------------
 
 
 class ForeignDocument(NamedTuple):
@@ -213,22 +213,15 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({number:,})" for name, number in counts.items())
 
 
-# --- promptfoo ------------------------------------------------------------------------------------
-
-_EXPECTED = (
-    "equals",
-    "similar",
-    "factuality",
-    "contains",
-    "icontains",
-    "starts-with",
-    "levenshtein",
-    "rouge-n",
-    "bleu",
-    "gleu",
-    "meteor",
-)
-"""Assertions whose value is what the answer should be or have; the first one counts."""
+def _note_others(
+    made: Export,
+    others: Mapping[str, int],
+    what: str = "fields that are not imported",
+    rest: str = "",
+) -> None:
+    """Note fields, or what else there is, that no column has."""
+    if others:
+        made.notes.append(f"{what}: {_listed(others)}{rest}")
 
 
 def _promptfoo(rows: Sequence[SourceRow]) -> Export:
@@ -269,90 +262,56 @@ def _promptfoo(rows: Sequence[SourceRow]) -> Export:
         f"{counted(len(rows), 'result')} of {counted(len(cases), 'test')}; "
         "answers and scores are not imported"
     )
-    if rest:
-        made.notes.append(
-            f"assertions that are no expected output: {_listed(rest)}; "
-            "edison import promptfoo makes checks of them"
-        )
+    what = "assertions that are no expected output"
+    _note_others(made, rest, what, "; edison import promptfoo makes checks of them")
     return made
 
 
 def _expected(asserts: Json) -> tuple[Json, list[str]]:
     """Return the value of the assertion that says most, and the types of the others."""
-    given = (
-        [each for each in asserts if isinstance(each, dict)] if isinstance(asserts, list) else []
+    assertions = _dicts(asserts)
+    ranked = (
+        assertion
+        for kind in _FIELDS["promptfoo"]["expected"]
+        for assertion in assertions
+        if assertion.get("type") == kind and assertion.get("value") not in (None, "")
     )
-    ranked = [
-        each
-        for kind in _EXPECTED
-        for each in given
-        if each.get("type") == kind and each.get("value") not in (None, "")
-    ]
-    chosen = ranked[0] if ranked else None
-    others = [str(each.get("type"))[:50] for each in given if each is not chosen]
+    chosen = next(ranked, None)
+    others = [str(other.get("type"))[:50] for other in assertions if other is not chosen]
     return (chosen["value"] if chosen else None), others
-
-
-# --- DeepEval -------------------------------------------------------------------------------------
-
-_GOLDEN_LISTS = ("context", "retrieval_context")
-_GOLDEN_KEPT = (
-    *_GOLDEN_LISTS,
-    "expected_tools",
-    "expectations",
-    "comments",
-    "source_file",
-    "user_description",
-    "persona",
-    "turns",
-)
-_GOLDEN_RUN = (
-    "actual_output",
-    "tools_called",
-    "token_cost",
-    "input_token_count",
-    "output_token_count",
-)
-_GOLDEN = frozenset({"additional_metadata", "custom_column_key_values"})
 
 
 def _deepeval(rows: Sequence[SourceRow]) -> Export:
     answers, others, cases = 0, Counter[str](), []
+    golden = _FIELDS["deepeval"]
     for where, fields in rows:
-        given = {key: value for key, value in fields.items() if value not in (None, "")}
-        answers += any(key in given for key in _GOLDEN_RUN)
-        metadata = _mapping(given.pop("additional_metadata", None))
-        metadata |= _mapping(given.pop("custom_column_key_values", None))
+        filled = {key: value for key, value in fields.items() if value not in (None, "")}
+        answers += any(key in filled for key in golden["of_runs"])
+        metadata: Fields = {}
+        for key in golden["metadata"]:
+            metadata |= _mapping(filled.pop(key, None))
         inputs: Fields = {
-            key: _golden_value(key, given[key])
-            for key in (TEXT, "scenario", *_GOLDEN_KEPT)
-            if key in given
+            key: _golden_value(key, filled[key])
+            for key in (TEXT, "scenario", *golden["kept"])
+            if key in filled
         }
-        others.update(
-            given.keys() - {*inputs, *_GOLDEN_RUN, "expected_output", "expected_outcome", "name"}
-        )
-        expected = given.get("expected_output", given.get("expected_outcome"))
-        cases.append(_Case(where, inputs, given.get("name"), expected, metadata=metadata))
-    made = _export("deepeval", cases, _GOLDEN_KEPT)
+        others.update(filled.keys() - {*inputs, *golden["of_runs"], *golden["of_cases"]})
+        expected = filled.get("expected_output", filled.get("expected_outcome"))
+        cases.append(_Case(where, inputs, filled.get("name"), expected, metadata=metadata))
+    made = _export("deepeval", cases, golden["kept"])
     if answers:
         made.notes.append(
             f"answers, called tools and costs of {counted(answers, 'golden')} are not imported"
         )
-    if others:
-        made.notes.append(f"unknown fields are not imported: {_listed(others)}")
+    _note_others(made, others, "unknown fields are not imported")
     return made
 
 
 def _golden_value(key: str, value: Json) -> Json:
     """Return a value of a golden; CSV and JSONL files have the texts of a list joined by |."""
-    if key in _GOLDEN_LISTS and isinstance(value, str):
+    if key in _FIELDS["deepeval"]["lists"] and isinstance(value, str):
         return [*value.split("|")]
     return value if key == TEXT else _text_or_json(value)
-
-
-# --- Inspect --------------------------------------------------------------------------------------
-
-_SAMPLE_SETUP = ("sandbox", "files", "setup")
 
 
 def _inspect(rows: Sequence[SourceRow]) -> Export:
@@ -379,20 +338,14 @@ def _inspect(rows: Sequence[SourceRow]) -> Export:
             metadata=_mapping(fields.get("metadata")),
             id=fields.get("id"),
         )
-        setup.update(each for each in _SAMPLE_SETUP if fields.get(each))
+        setup.update(name for name in _FIELDS["inspect"]["setup"] if fields.get(name))
     made = _export("inspect", cases.values(), ("choices", *_CHAT))
     made.notes.append(
         f"{counted(len(rows), 'sample')} of {counted(len(cases), 'case')}; answers, "
         "scores and events are not imported"
     )
-    if setup:
-        made.notes.append(f"the surroundings of samples are not imported: {_listed(setup)}")
+    _note_others(made, setup, "the surroundings of samples are not imported")
     return made
-
-
-# --- Vally ----------------------------------------------------------------------------------------
-
-_STIMULUS = frozenset({"name", "prompt", "turns", "tags", "graders", "rubric"})
 
 
 def _vally(rows: Sequence[SourceRow]) -> Export:
@@ -404,18 +357,14 @@ def _vally(rows: Sequence[SourceRow]) -> Export:
                 raise Fault("missing", "a stimulus has no prompt", "every stimulus needs one")
             conversations += 1
             continue
-        given = fields.get("graders")
-        listed = (
-            [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
-        )
-        named = [
-            _mapping(each.get("config")) for each in listed if each.get("type") == "output-contains"
-        ]
-        texts = [each.get("substring") for each in named if not each.get("negate")]
-        graders.update(str(each.get("type"))[:50] for each in listed)
+        listed = _dicts(fields.get("graders"))
+        contains = [grader for grader in listed if grader.get("type") == "output-contains"]
+        configs = [_mapping(grader.get("config")) for grader in contains]
+        texts = [config.get("substring") for config in configs if not config.get("negate")]
+        graders.update(str(grader.get("type"))[:50] for grader in listed)
         if len(texts) == 1:
             graders["output-contains"] -= 1
-        others.update(fields.keys() - _STIMULUS)
+        others.update(fields.keys() - {*_FIELDS["vally"]["known"]})
         tags = [f"{key}:{value}" for key, value in _mapping(fields.get("tags")).items()]
         rubric = fields.get("rubric")
         cases.append(
@@ -429,10 +378,8 @@ def _vally(rows: Sequence[SourceRow]) -> Export:
             )
         )
     made = _export("vally", cases)
-    if graders := +graders:
-        made.notes.append(f"graders are not imported: {_listed(graders)}; write them as checks")
-    if others:
-        made.notes.append(f"fields that are not imported: {_listed(others)}")
+    _note_others(made, +graders, "graders are not imported", "; write them as checks")
+    _note_others(made, others)
     if conversations:
         made.notes.append(
             f"{counted(conversations, 'case')} with several turns left out: a case has one input"
@@ -440,13 +387,9 @@ def _vally(rows: Sequence[SourceRow]) -> Export:
     return made
 
 
-# --- Langfuse and LangSmith -----------------------------------------------------------------------
-
-_ITEM_KEPT = ("sourceTraceId", "sourceObservationId")
-
-
 def _langfuse(rows: Sequence[SourceRow]) -> Export:
     cases, archived, others = [], 0, Counter[str]()
+    item = _FIELDS["langfuse"]
     for where, fields in rows:
         if fields.get("status") == "ARCHIVED":
             archived += 1
@@ -454,12 +397,11 @@ def _langfuse(rows: Sequence[SourceRow]) -> Export:
         metadata = _text_or_json(fields.get("metadata"))
         if not isinstance(metadata, dict):
             metadata = {} if metadata in (None, "") else {"metadata": metadata}
-        metadata |= {key: fields[key] for key in _ITEM_KEPT if fields.get(key)}
+        metadata |= {key: fields[key] for key in item["kept"] if fields.get(key)}
         others.update(
             key
             for key, value in fields.items()
-            if value not in (None, "")
-            and key not in {"id", "input", "expectedOutput", "metadata", *_ITEM_KEPT}
+            if value not in (None, "") and key not in {*item["known"], *item["kept"]}
         )
         cases.append(
             _Case(
@@ -473,70 +415,49 @@ def _langfuse(rows: Sequence[SourceRow]) -> Export:
     made = _export("langfuse", cases, _CHAT)
     if archived:
         made.notes.append(f"{counted(archived, 'archived item')} left out")
-    if others:
-        made.notes.append(f"fields that are not imported: {_listed(others)}")
+    _note_others(made, others)
     return made
 
 
 _EXAMPLE = re.compile(r"(in|out)puts?(?:$|[._](.+))", re.DOTALL)
-_EXAMPLE_OTHER = frozenset(
-    {
-        "id",
-        "metadata",
-        "split",
-        "splits",
-        "dataset_split",
-        "created_at",
-        "modified_at",
-        "source_run_id",
-        "dataset_id",
-        "dataset_name",
-        "name",
-        "attachments",
-        "attachment_urls",
-    }
-)
 
 
 def _is_langsmith(keys: set[str]) -> bool:
-    found = {match[1] for key in keys if (match := _EXAMPLE.fullmatch(key))}
+    sides = {match[1] for key in keys if (match := _EXAMPLE.fullmatch(key))}
     plain = keys & {"inputs", "outputs"} or any("." in key or "_" in key for key in keys)
-    known = all(_EXAMPLE.fullmatch(key) or key in _EXAMPLE_OTHER for key in keys)
-    return found == {"in", "out"} and bool(plain) and known
+    known = all(_EXAMPLE.fullmatch(key) or key in _FIELDS["langsmith"]["others"] for key in keys)
+    return sides == {"in", "out"} and bool(plain) and known
 
 
 def _langsmith(rows: Sequence[SourceRow]) -> Export:
     cases, others = [], Counter[str]()
+    example = _FIELDS["langsmith"]
     for where, fields in rows:
-        found: dict[str, Fields] = {"in": {}, "out": {}}
-        for key, value in fields.items():
-            match, told = _EXAMPLE.fullmatch(key), _text_or_json(value)
-            if match is None or told in (None, ""):
+        sides: dict[str, Fields] = {"in": {}, "out": {}}
+        for key, cell in fields.items():
+            match, value = _EXAMPLE.fullmatch(key), _text_or_json(cell)
+            if match is None or value in (None, ""):
                 continue
             if match[2]:
-                found[match[1]][match[2]] = told
+                sides[match[1]][match[2]] = value
             else:
-                found[match[1]] |= told if isinstance(told, dict) else {f"{match[1]}put": told}
-        outputs = found["out"]
+                sides[match[1]] |= value if isinstance(value, dict) else {f"{match[1]}put": value}
+        outputs = sides["out"]
         expected = next(iter(outputs.values())) if len(outputs) == 1 else outputs or None
-        splits = _text_or_json(
-            next(
-                (fields[key] for key in ("splits", "split", "dataset_split") if fields.get(key)),
-                None,
-            )
-        )
-        tags = [str(each) for each in splits] if isinstance(splits, list) else [str(splits or "")]
+        named = (fields[key] for key in example["splits"] if fields.get(key))
+        splits = _text_or_json(next(named, None))
+        tags = [str(split) for split in splits] if isinstance(splits, list) else [str(splits or "")]
         others.update(
             key
             for key, value in fields.items()
             if value not in (None, "")
             and not _EXAMPLE.fullmatch(key)
-            and key not in ("id", "metadata", "splits", "split", "dataset_split")
+            and key not in ("id", "metadata", *example["splits"])
         )
         cases.append(
             _Case(
                 where,
-                _input(found["in"]),
+                _input(sides["in"]),
                 expected=_answer(expected),
                 tags=[f"split:{tag}" for tag in tags if tag],
                 metadata=_mapping(fields.get("metadata")),
@@ -544,46 +465,42 @@ def _langsmith(rows: Sequence[SourceRow]) -> Export:
             )
         )
     made = _export("langsmith", cases, _CHAT)
-    if others:
-        made.notes.append(f"fields that are not imported: {_listed(others)}")
+    _note_others(made, others)
     return made
 
 
 class _Format(NamedTuple):
     title: str
+    hint: str
     fits: Callable[[set[str]], bool]
     """Whether the keys of all objects are those of the format."""
     read: Callable[[Sequence[SourceRow]], Export]
-    hint: str
 
 
-FORMATS: dict[str, _Format] = {
-    "promptfoo": _Format(
-        "promptfoo",
-        lambda keys: {"testCase", "vars", "promptIdx"} <= keys,
-        _promptfoo,
-        "write them with promptfoo eval -o results.json",
-    ),
-    "deepeval": _Format(
-        "DeepEval",
-        lambda keys: bool(keys & {TEXT, "scenario"}) and keys >= _GOLDEN,
-        _deepeval,
-        "write them with EvaluationDataset.save_as",
-    ),
-    "inspect": _Format(
-        "Inspect",
-        lambda keys: False,
-        _inspect,
-        "a log has its samples unless log_samples is false",
-    ),
-    "vally": _Format("Vally", lambda keys: False, _vally, "list them under stimuli"),
-    "langfuse": _Format(
-        "Langfuse",
-        lambda keys: {TEXT, "expectedOutput"} <= keys,
-        _langfuse,
-        "export the items of a dataset",
-    ),
-    "langsmith": _Format(
-        "LangSmith", _is_langsmith, _langsmith, "export the examples of a dataset"
-    ),
+def _has_keys(name: str) -> Callable[[set[str]], bool]:
+    """Return what recognises a format by fields that all of its objects have; none without them."""
+    required = {*_FIELDS[name].get("keys", ())}
+    return lambda keys: bool(required) and required <= keys
+
+
+_RECOGNISED: dict[str, Callable[[set[str]], bool]] = {
+    "deepeval": lambda keys: bool(keys & {TEXT, "scenario"}) and _has_keys("deepeval")(keys),
+    "langsmith": _is_langsmith,
+}
+_READERS = {
+    "promptfoo": _promptfoo,
+    "deepeval": _deepeval,
+    "inspect": _inspect,
+    "vally": _vally,
+    "langfuse": _langfuse,
+    "langsmith": _langsmith,
+}
+FORMATS = {
+    name: _Format(
+        _FIELDS[name]["title"],
+        _FIELDS[name]["hint"],
+        _RECOGNISED.get(name) or _has_keys(name),
+        reader,
+    )
+    for name, reader in _READERS.items()
 }

@@ -36,8 +36,7 @@ from edison_ci.features.importing.conditions import (
     text_side,
     variable,
 )
-from edison_ci.features.importing.drafts import Argument
-from edison_ci.features.importing.prompts import ConversionError
+from edison_ci.features.importing.templates import Argument, ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import posixpath
@@ -10,7 +9,7 @@ import re
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
@@ -22,7 +21,7 @@ from edison_ci.config.prompt import read_prompt
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.validation import DataCheck
 from edison_ci.config.vendors import vendor_at
-from edison_ci.documents.files import WorkingTree, inside
+from edison_ci.documents.files import OverlayTree, WorkingTree
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.features.importing.drafts import Message, file_name
 from edison_ci.features.importing.fidelity import Status
@@ -31,6 +30,7 @@ from edison_ci.resources import resource_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
     from edison_ci.errors import Location, Problem
     from edison_ci.features.importing.drafts import ModelDraft, PromptDraft
@@ -80,7 +80,7 @@ def _entry(start: str, item: Json, indent: str) -> Iterator[str]:
 
 def _is_table(item: Json) -> bool:
     """Whether a value is a list of maps, which is more readable in block style."""
-    return isinstance(item, list) and any(isinstance(each, dict) for each in item)
+    return isinstance(item, list) and any(isinstance(entry, dict) for entry in item)
 
 
 def _sequence(value: list[Json], indent: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def yaml_scalar(value: Json) -> str:
     if _PLAIN.match(value) and value.lower() not in _WORDS:
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)
 
 
 _HEADING = re.compile(r"(?m)^(\\?# (?:system|user|assistant)\s*)$")
@@ -158,8 +158,8 @@ def reads_back(draft: PromptDraft) -> bool:
     prompt, _ = read_prompt(prompt_text(draft).encode(), f"{draft.id}.md")
     if prompt is None:
         return False
-    found = [(section.role, section.template.source) for section in prompt.sections]
-    return found == [(m.role, trim(m.text)) for m in draft.messages]
+    sections = [(section.role, section.template.source) for section in prompt.sections]
+    return sections == [(m.role, trim(m.text)) for m in draft.messages]
 
 
 def trim(text: str) -> str:
@@ -207,11 +207,11 @@ def render_files(
 ) -> dict[str, str]:
     """Return the texts of prompts, experiments and datasets by path."""
     files = {f"{paths.prompts}/{draft.id}.md": prompt_text(draft) for draft in prompts}
-    for each in experiments:
-        schema = schema_line(paths.experiments, "experiment")
-        files[f"{paths.experiments}/{each.name}.yaml"] = schema + yaml_text(each.experiment)
-        rows = (json.dumps(row, ensure_ascii=False) for row in each.rows)
-        files[f"{paths.datasets}/{each.name}.jsonl"] = "".join(f"{row}\n" for row in rows)
+    schema = schema_line(paths.experiments, "experiment")
+    for draft in experiments:
+        files[f"{paths.experiments}/{draft.name}.yaml"] = schema + yaml_text(draft.experiment)
+        rows = (json.dumps(row, ensure_ascii=False) for row in draft.rows)
+        files[f"{paths.datasets}/{draft.name}.jsonl"] = "".join(f"{row}\n" for row in rows)
     return files
 
 
@@ -255,19 +255,19 @@ class ReportLine(NamedTuple):
 
 def report_lines(fidelity: Fidelity, status: Status) -> list[ReportLine]:
     """Return the lines of the report for a status, similar keys together."""
-    found: dict[tuple[str, str, str, str], ReportLine] = {}
+    lines: dict[tuple[str, str, str, str], ReportLine] = {}
     for entry in fidelity.sorted_entries():
         if entry.status is not status:
             continue
         general = _INDEX.sub("[]", entry.key)
         group = (entry.where.file, general, entry.target, entry.note)
-        known = found.get(group)
-        if known is None:
+        similar = lines.get(group)
+        if similar is None:
             line = ReportLine(status, entry.where, entry.key, 1, entry.target, entry.note)
         else:
-            line = known._replace(key=general, times=known.times + 1)
-        found[group] = line
-    return list(found.values())
+            line = similar._replace(key=general, times=similar.times + 1)
+        lines[group] = line
+    return list(lines.values())
 
 
 def report_markdown(title: str, fidelities: Iterable[Fidelity], files: Iterable[str]) -> str:
@@ -365,19 +365,19 @@ def plan_import(target: ImportTarget, imports: Sequence[ImportResult]) -> Import
     ConfigError if the project would not be valid.
     """
     files: dict[str, str] = {}
-    for each in imports:
-        for path, text in each.files.items():
+    for result in imports:
+        for path, text in result.files.items():
             if files.setdefault(path, text) != text:
                 raise UsageError(
                     f"two imports would write {path}",
                     hint="import them one by one, with --name",
                 )
     files |= _shared_files(target, imports)
-    there = [path for path in files if os.path.lexists(target.root / path)]
-    if there:
-        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+    existing = [path for path in files if os.path.lexists(target.root / path)]
+    if existing:
+        more = f" and {len(existing) - 1} more" if len(existing) > 1 else ""
         raise UsageError(
-            f"{there[0]}{more} exists already; nothing was written",
+            f"{existing[0]}{more} exists already; nothing was written",
             hint="choose another name with --name, or another folder with --into",
         )
     return ImportPlan(target, files, _validate(target, files))
@@ -388,15 +388,15 @@ def add_report(plan: ImportPlan, imports: Sequence[ImportResult]) -> ImportPlan:
     name = f"{imports[0].name}-import.md"
     if os.path.lexists(plan.target.root / name):
         raise UsageError(f"{name} exists already; nothing was written", hint="rename or remove it")
-    shown = [path for path in plan.files if not _is_schema(path)]
-    title = f"Import of {', '.join(each.name for each in imports)}"
-    page = report_markdown(title, [each.fidelity for each in imports], shown)
+    paths = [path for path in plan.files if not _is_schema(path)]
+    title = f"Import of {', '.join(result.name for result in imports)}"
+    page = report_markdown(title, [result.fidelity for result in imports], paths)
     return replace(plan, files={**plan.files, name: page})
 
 
 def _shared_files(target: ImportTarget, imports: Sequence[ImportResult]) -> dict[str, str]:
     """Return edison.yaml, the registry and the rest of a new project."""
-    models = {name: entry for each in imports for name, entry in each.models.items()}
+    models = {name: entry for result in imports for name, entry in result.models.items()}
     registry = target.setting.paths.models
     if os.path.lexists(target.root / registry) and models:
         lines = " ".join(yaml_text(dict(models)).splitlines())
@@ -430,10 +430,10 @@ def _registry_hint(models: Mapping[str, dict[str, Json]]) -> str:
 def _project(imports: Sequence[ImportResult]) -> dict[str, Json]:
     first = imports[0]
     defaults: dict[str, Json] = {"model": first.model}
-    judge = next((each.judge for each in imports if each.judge is not None), None)
+    judge = next((result.judge for result in imports if result.judge is not None), None)
     if judge is not None:
         defaults["judge"] = judge
-    if all(_has_price(entry) for each in imports for entry in each.models.values()):
+    if all(_has_price(entry) for result in imports for entry in result.models.values()):
         defaults["budget_usd"] = 5
     project: dict[str, Json] = {"version": 1, "project": slug(first.name) or "imported"}
     if first.description:
@@ -451,40 +451,12 @@ def _has_price(entry: Mapping[str, Json]) -> bool:
     return f"{start}/{entry.get('model')}" in load_prices().models
 
 
-# --- checking -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Overlay:
-    """The files to write on top of the existing ones."""
-
-    files: dict[str, str]
-    below: WorkingTree
-    _folders: dict[str, set[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for path in self.files:
-            self._folders.setdefault(posixpath.dirname(path), set()).add(posixpath.basename(path))
-
-    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
-        """Open a file of the import, or an existing one."""
-        text = self.files.get(inside(path))
-        if text is None:
-            return self.below.open(path, max_bytes=max_bytes)
-        return io.BytesIO(text.encode())
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, of both kinds of files."""
-        return sorted(self._folders.get(folder, set()) | {*self.below.names(folder)})
-
-    def exists(self, path: str) -> bool:
-        """Whether the file exists or would be written."""
-        return path in self.files or self.below.exists(path)
-
-
 def _validate(target: ImportTarget, files: dict[str, str]) -> tuple[Problem, ...]:
     """Return the warnings of the loader about the files; raises ConfigError for errors."""
-    project, problems = inspect_project(_Overlay(files, WorkingTree(target.root)))
+    tree: Tree = WorkingTree(target.root)
+    for path, text in files.items():
+        tree = OverlayTree(tree, path, text)
+    project, problems = inspect_project(tree)
     if project is not None:
         for experiment in project.experiments.values():
             if experiment.path in files:
@@ -493,9 +465,6 @@ def _validate(target: ImportTarget, files: dict[str, str]) -> tuple[Problem, ...
     if only_errors(ours):
         raise ConfigError(only_errors(ours))
     return tuple(ours)
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def _write_file(root: Path, name: str, text: str) -> Path:
@@ -507,9 +476,7 @@ def _write_file(root: Path, name: str, text: str) -> Path:
                 f"{name} would be written outside of the project",
                 hint="its folder is a symbolic link: remove the link",
             )
-        with path.open(
-            "xb"
-        ) as stream:  # x: never overwrites a file, not even one created meanwhile
+        with path.open("xb") as stream:  # x: never overwrites, even if the file appears meanwhile
             stream.write(text.encode())
     except FileExistsError:
         raise UsageError(

@@ -11,14 +11,7 @@ from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.features.importing.components import (
-    check_component,
-    component_key,
-    hole,
-    unsupported,
-)
 from edison_ci.features.importing.drafts import (
-    Argument,
     CaseDraft,
     ConversionResult,
     GradeComponent,
@@ -26,8 +19,12 @@ from edison_ci.features.importing.drafts import (
     Message,
     Names,
     PromptDraft,
+    check_component,
+    component_key,
     file_name,
+    hole,
     model_name,
+    unsupported,
 )
 from edison_ci.features.importing.experiments import Builder, CaseGroup, Graders, ImportSettings
 from edison_ci.features.importing.fidelity import Fidelity, Status
@@ -38,15 +35,16 @@ from edison_ci.features.importing.output import (
     render_files,
 )
 from edison_ci.features.importing.promptfoo import NothingImportedError
-from edison_ci.features.importing.prompts import (
-    ConversionError,
-    chat_messages,
-    choices_message,
-    grader_messages,
-)
+from edison_ci.features.importing.prompts import chat_messages, choices_message, grader_messages
 from edison_ci.features.importing.providers import github_entry, is_param
 from edison_ci.features.importing.source import Source
-from edison_ci.features.importing.templates import RENAMED, convert, variable_name
+from edison_ci.features.importing.templates import (
+    RENAMED,
+    Argument,
+    ConversionError,
+    convert,
+    variable_name,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

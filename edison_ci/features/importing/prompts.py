@@ -20,7 +20,7 @@ from edison_ci.features.importing.drafts import Message, Names, PromptDraft, fil
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.output import reads_back
 from edison_ci.features.importing.source import CODE_NOTE, UnusableReference, line_of_text
-from edison_ci.features.importing.templates import convert
+from edison_ci.features.importing.templates import ConversionError, convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +38,6 @@ _DUMPED = re.compile(
     r'(?<!")\{\{-?\s*([^{}|]+?)\s*\|\s*(?:dump|tojson)(?:\s*\|\s*safe)?\s*-?\}\}(?!")'
 )
 _ROLES = {"developer": "system", "model": "assistant", "ai": "assistant", "human": "user"}
-
-
-class ConversionError(Exception):
-    """Something cannot be converted; `note` says why, `line` and `column` where."""
-
-    def __init__(self, note: str, line: int = 0, column: int | None = None) -> None:
-        super().__init__(note)
-        self.note, self.line, self.column = note, line, column
 
 
 class Text(NamedTuple):

@@ -31,7 +31,7 @@ from edison_ci.features.importing.conditions import (
     text_side,
     variable,
 )
-from edison_ci.features.importing.prompts import ConversionError
+from edison_ci.features.importing.templates import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Fault, Mark
 from edison_ci.documents.yaml_text import read_beside
 from edison_ci.features.importing.asserts import CHECKS, UNSUPPORTED_TYPES
-from edison_ci.features.importing.components import Scope, mean_of, report_joined_metrics
-from edison_ci.features.importing.drafts import CaseDraft
+from edison_ci.features.importing.drafts import CaseDraft, Scope, mean_of, report_joined_metrics
 from edison_ci.features.importing.fidelity import Node
 from edison_ci.features.importing.prompts import KINDS
 from edison_ci.features.importing.source import CODE_NOTE, UnusableReference

@@ -165,6 +165,46 @@ def _as_blocks(found: re.Match[str]) -> str:
     return f"{{% if {found['test']} %}}{{{{ {found['then']} }}}}{otherwise}{{% endif %}}"
 
 
+class ConversionError(Exception):
+    """Something cannot be converted; `note` says why, `line` and `column` where."""
+
+    def __init__(self, note: str, line: int = 0, column: int | None = None) -> None:
+        super().__init__(note)
+        self.note, self.line, self.column = note, line, column
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument: data, or a template over the case."""
+
+    value: Json
+    template: ConvertedTemplate | None = None
+    items: tuple[ConvertedTemplate, ...] = ()
+    """For a list, the template of each of its texts."""
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is the same for all cases."""
+        return self.template is None and not self.items
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Variables that it requires."""
+        templates = (*self.items, *((self.template,) if self.template is not None else ()))
+        return frozenset(name for each in templates for name in each.required)
+
+    def fill(self, values: Mapping[str, Json]) -> Json:
+        """Return the argument for a case."""
+        if self.items:
+            return [render_or_empty(item, values) for item in self.items]
+        if self.template is None:
+            return self.value
+        if self.template.is_variable:
+            (name,) = self.template.variables
+            return values.get(name, "")
+        return render_or_empty(self.template, values)
+
+
 MOST_CASES = 100_000
 _PASSES = 3
 """How deep variables may refer to other variables."""

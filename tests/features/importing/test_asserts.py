@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from edison_ci.checks.options import parse_check
-from edison_ci.features.importing.components import list_argument, mean_of
 from edison_ci.features.importing.conditions import javascript_pattern
-from edison_ci.features.importing.drafts import GradeComponent
+from edison_ci.features.importing.drafts import GradeComponent, list_argument, mean_of
 from edison_ci.features.importing.experiments import compact_check
 from edison_ci.features.importing.javascript import javascript_condition
-from edison_ci.features.importing.prompts import ConversionError
 from edison_ci.features.importing.python_code import python_condition
+from edison_ci.features.importing.templates import ConversionError
 from tests.checks.answers import answered
 
 

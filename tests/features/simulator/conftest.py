@@ -15,9 +15,9 @@ from edison_ci.features.simulator.assignment import (
     KnownCase,
     Observation,
 )
-from edison_ci.features.simulator.generator import WRITERS, generate
 from edison_ci.features.simulator.judge import observe, task_of_inputs
 from edison_ci.features.simulator.options import SimOptions
+from edison_ci.features.simulator.provider import WRITERS, generate
 from edison_ci.features.simulator.tasks import Stance, Task, task_data, understanding_of
 from edison_ci.records import Completion, Message, Request
 

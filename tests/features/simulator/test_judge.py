@@ -27,7 +27,7 @@ from edison_ci.judges.pairwise import Pairwise, read_place
 from edison_ci.judges.panel import read_grade
 from edison_ci.records import Case, CaseId, FinishReason, Message, Request
 from tests.features.simulator.conftest import TASKS, example, written
-from tests.features.simulator.test_generator import HOSTILE
+from tests.features.simulator.test_answers import HOSTILE
 from tests.judges.bench import CASE, criterion, model, pointwise, rubric
 
 pytestmark = pytest.mark.daily

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.sim import NAMES, every_instruction
 from edison_ci.errors import UsageError
 from edison_ci.features.simulator import assignment, tasks
-from edison_ci.features.simulator.generator import generate
 from edison_ci.features.simulator.options import SimOptions
+from edison_ci.features.simulator.provider import generate
 from edison_ci.records import FinishReason, Message, Request
 from tests.features.simulator.conftest import PARAMS, answer, asked, example, request
 
