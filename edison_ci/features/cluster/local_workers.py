@@ -156,11 +156,11 @@ def fork_workers(
     logging.getLogger("tornado").setLevel(logging.CRITICAL)  # heartbeats fail when all of it ends
     certificates = read_certificates(folder)
     ends, holds = os.pipe()
-    told, tells = os.pipe()
+    address_end, tells = os.pipe()
     schedule = partial(_schedule, certificates, ends, tells)
     children = [_fork(holds, partial(_run, run, schedule))]
     os.close(tells)
-    with os.fdopen(told) as reading:
+    with os.fdopen(address_end) as reading:
         address = reading.readline().strip()
     for number in range(1, count + 1):
         service = partial(serve, f"local-{number}")

@@ -175,8 +175,8 @@ def _refuse_many_values(packed: memoryview) -> None:
         elif 0xA0 <= tag < 0xC0:
             at += tag & 31
         elif tag in _CONTAINERS:
-            width, each = _CONTAINERS[tag]
-            expected += each * int.from_bytes(packed[at : at + width], "big")
+            width, per_item = _CONTAINERS[tag]
+            expected += per_item * int.from_bytes(packed[at : at + width], "big")
             at += width
         elif tag in _TEXTS:
             width = _TEXTS[tag]

@@ -67,14 +67,14 @@ class Preparation:
 
     def models(self) -> list[CallableModel]:
         """Return the models of the checkout; raises UsageError if none can be called here."""
-        found = [self._callable(model) for model in self.project.models.values()]
-        if not any(not model.why_not for model in found):
-            said = "; ".join(f"{model.name} {model.why_not}" for model in found)
+        models = [self._callable(model) for model in self.project.models.values()]
+        if not any(not model.why_not for model in models):
+            reasons = "; ".join(f"{model.name} {model.why_not}" for model in models)
             raise UsageError(
-                f"no model of this project can be called here: {said or 'it has none'}",
+                f"no model of this project can be called here: {reasons or 'it has none'}",
                 hint="set the variables of their keys, or seal them: edison secrets seal",
             )
-        return found
+        return models
 
     def _callable(self, model: Model) -> CallableModel:
         lacking = [name for name in model.variables if not self.is_set(name)]

@@ -123,8 +123,8 @@ class Answer(NamedTuple):
 class _Fields:
     """The fields of a message, each taken with its type and limits."""
 
-    def __init__(self, value: Any, known: str) -> None:
-        if not isinstance(value, dict) or not set(value) <= set(known.split()):
+    def __init__(self, value: Any, names: str) -> None:
+        if not isinstance(value, dict) or not set(value) <= set(names.split()):
             raise WireError(f"unknown fields: {short(value)}")
         self._value = value
 
@@ -168,7 +168,7 @@ class _Fields:
         value = self._value.get(name)
         if not isinstance(value, list) or len(value) > _MOST_LEFT_OUT:
             raise WireError(f"{name} is not a short list")
-        if not all(isinstance(each, str) and len(each) <= _LONGEST_NAME for each in value):
+        if not all(isinstance(text, str) and len(text) <= _LONGEST_NAME for text in value):
             raise WireError(f"{name} is not a list of names")
         return tuple(value)
 
@@ -179,11 +179,11 @@ class _Fields:
         return value
 
 
-def _read(text: object, known: str, *, most: int) -> _Fields:
+def _read(text: object, names: str, *, most: int) -> _Fields:
     if not isinstance(text, str) or len(text) > most:
         raise WireError(f"a message is not a text of at most {most:,} characters")
     try:
-        return _Fields(parse_json(text), known)
+        return _Fields(parse_json(text), names)
     except Fault as fault:
         raise WireError(f"a message is not JSON that can be stored: {fault.message}") from None
 
@@ -204,8 +204,8 @@ def write_hello(hello: Hello) -> str:
 
 def read_hello(text: object) -> Hello:
     """Read what a coordinator says; raises WireError."""
-    known = "protocol version run coordinator python now models programs"
-    fields = _read(text, known, most=MOST_TEXT)
+    names = "protocol version run coordinator python now models programs"
+    fields = _read(text, names, most=MOST_TEXT)
     if fields.any("protocol") != PROTOCOL:
         raise WireError(f"the coordinator speaks protocol {short(fields.any('protocol'))}")
     models = fields.any("models")
@@ -226,7 +226,7 @@ def _read_programs(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list) or len(value) > _MOST_PROGRAMS:
         raise WireError(f"programs is not a list of at most {_MOST_PROGRAMS:,}")
     for pair in value:
-        if not isinstance(pair, list) or [type(each) for each in pair] != [str, str]:
+        if not isinstance(pair, list) or [type(part) for part in pair] != [str, str]:
             raise WireError("a program is not a text and a hash")
         if max(map(len, pair)) > LONGEST_PROGRAM:
             raise WireError(f"a program has more than {LONGEST_PROGRAM:,} characters")
@@ -339,14 +339,14 @@ def read_lease(text: object) -> Lease:
     asked = _Fields(fields.any("request"), _REQUEST)
     messages = asked.any("messages")
     try:
-        said = tuple(Message(role, str(content)) for role, content in messages)
+        chat = tuple(Message(role, str(content)) for role, content in messages)
     except (TypeError, ValueError):
         raise WireError("messages are not pairs of role and content") from None
     request = Request(
         provider=asked.text("provider"),
         endpoint=asked.text("endpoint", most=MOST_TEXT),
         model=asked.text("model"),
-        messages=said,
+        messages=chat,
         params=asked.mapping("params"),
         tools=asked.any("tools"),
         response_format=asked.any("response_format"),

@@ -175,7 +175,7 @@ def _words(assertion: AssertionNode) -> ConversionResult:
     limits = (
         {k: v for k, v in value.items() if k in ("min", "max")} if isinstance(value, dict) else {}
     )
-    if not limits or not all(type(each) is int for each in limits.values()):
+    if not limits or not all(type(limit) is int for limit in limits.values()):
         raise ConversionError("its value is neither a number nor {min, max}")
     return check_component("words", dict(limits))
 
@@ -412,7 +412,7 @@ class AssertionReader:
         if has_hole(messages):
             value = assertion.value()
             if isinstance(value, list):
-                value = "\n".join(f"- {each}" for each in value)
+                value = "\n".join(f"- {item}" for item in value)
             arguments = (text_argument(value),)
             if len(str(arguments[0].value)) > _LONGEST:
                 raise ConversionError(f"its value is longer than {_LONGEST:,} characters")

@@ -64,8 +64,8 @@ def shift_holes(value: Any, start: int) -> Any:
 def _joined(name: str, conditions: Sequence[Condition]) -> Condition:
     """Return all_of or any_of of conditions."""
     settles = name == "any_of"
-    parts = [each for each in conditions if not isinstance(each, bool)]
-    if settles in [each for each in conditions if isinstance(each, bool)]:
+    parts = [condition for condition in conditions if not isinstance(condition, bool)]
+    if settles in [condition for condition in conditions if isinstance(condition, bool)]:
         return settles
     if not parts:
         return not settles
@@ -110,11 +110,11 @@ def check_part(
     name: str, options: dict[str, Any], note: str = "", argument: Argument | None = None
 ) -> Part:
     """Return a check as a condition; the note says where its verdicts may differ."""
-    given = dict(options)
+    full_options = dict(options)
     if argument is not None:
-        given = {"value": {HOLE_KEY: 0}, **given}
+        full_options = {"value": {HOLE_KEY: 0}, **full_options}
     return Part(
-        {name: given},
+        {name: full_options},
         (argument,) if argument is not None else (),
         frozenset({note} if note else ()),
     )
@@ -166,41 +166,41 @@ def variable(name: str) -> Wanted:
 SIDES = {"includes": "contains", "startsWith": "starts_with", "endsWith": "ends_with"}
 
 
-def text_side(subject: Text, how: str, wanted: Wanted) -> Condition:
+def text_side(subject: Text, how: str, text: Wanted) -> Condition:
     """Return that the answer contains, starts with or ends with a text."""
-    if not wanted.text:
+    if not text.text:
         return True
     if subject.lower:
-        if how != "contains" or not _fits_lower(wanted):
+        if how != "contains" or not _fits_lower(text):
             raise refuse()
-        return check_part("icontains", {}, argument=wanted.argument)
-    if wanted.lower:
+        return check_part("icontains", {}, argument=text.argument)
+    if text.lower:
         raise refuse()
     if how == "contains":
-        return check_part("contains", {}, argument=wanted.argument)
-    if subject.trimmed and (wanted.is_variable or wanted.text != wanted.text.strip()):
+        return check_part("contains", {}, argument=text.argument)
+    if subject.trimmed and (text.is_variable or text.text != text.text.strip()):
         raise refuse()
     exact = {} if subject.trimmed else {"exact": True}
-    return check_part(how, exact, argument=wanted.argument)
+    return check_part(how, exact, argument=text.argument)
 
 
-def _fits_lower(wanted: Wanted) -> bool:
+def _fits_lower(text: Wanted) -> bool:
     """Whether a text is found in one in lower case exactly if it is found in any case."""
-    return wanted.lower or (not wanted.is_variable and wanted.text == wanted.text.lower())
+    return text.lower or (not text.is_variable and text.text == text.text.lower())
 
 
-def text_equals(subject: Text, wanted: Wanted) -> Condition:
+def text_equals(subject: Text, text: Wanted) -> Condition:
     """Return that the answer is a text."""
-    if subject.lower and not _fits_lower(wanted):
+    if subject.lower and not _fits_lower(text):
         raise refuse()
-    if subject.trimmed and not wanted.is_variable and wanted.text != wanted.text.strip():
+    if subject.trimmed and not text.is_variable and text.text != text.text.strip():
         return False
-    if (subject.trimmed and wanted.is_variable) or (wanted.lower and not subject.lower):
+    if (subject.trimmed and text.is_variable) or (text.lower and not subject.lower):
         raise refuse()
     options: dict[str, Json] = {} if subject.trimmed else {"exact": True}
     if subject.lower:
         options["ignore_case"] = True
-    return check_part("equals", options, argument=wanted.argument)
+    return check_part("equals", options, argument=text.argument)
 
 
 def at_path(data: Data, leaf: Json) -> Part:
@@ -300,44 +300,44 @@ def _lines(pattern: tuple[str, int], low: int | None, high: int | None) -> Condi
     return all_hold(at_least(low) if low is not None else True, most)
 
 
-def compare(one: Any, sign: str, other: Any) -> Condition:
+def compare(subject: Any, sign: str, other: Any) -> Condition:
     """Return what a comparison says of the answer."""
-    if not isinstance(one, Text | Data | Size):
-        one, other, sign = other, one, _FLIPPED.get(sign, sign)
+    if not isinstance(subject, Text | Data | Size):
+        subject, other, sign = other, subject, _FLIPPED.get(sign, sign)
     if isinstance(other, Text | Data | Size):
         raise refuse()
     if isinstance(other, int | float) and not isinstance(other, bool):
-        return _against_number(one, sign, other)
+        return _against_number(subject, sign, other)
     if sign not in ("===", "!=="):
         raise refuse()
-    if isinstance(one, Text) and isinstance(other, Wanted):
-        found = text_equals(one, other)
-        return found if sign == "===" else negate(found)
-    if isinstance(one, Data) and isinstance(other, Wanted):
-        return compare_data(one, sign, other)
-    if isinstance(one, Data) and (other is None or isinstance(other, bool)):
-        return data_equals(one, other) if sign == "===" else data_differs(one, other)
+    if isinstance(subject, Text) and isinstance(other, Wanted):
+        condition = text_equals(subject, other)
+        return condition if sign == "===" else negate(condition)
+    if isinstance(subject, Data) and isinstance(other, Wanted):
+        return compare_data(subject, sign, other)
+    if isinstance(subject, Data) and (other is None or isinstance(other, bool)):
+        return data_equals(subject, other) if sign == "===" else data_differs(subject, other)
     raise refuse()
 
 
-def _against_number(one: Any, sign: str, other: float) -> Condition:
-    if isinstance(one, Size):
+def _against_number(subject: Any, sign: str, other: float) -> Condition:
+    if isinstance(subject, Size):
         if sign == "!==":
-            return negate(size_limit(one, "===", other))
-        return size_limit(one, sign, other)
-    if not isinstance(one, Data):
+            return negate(size_limit(subject, "===", other))
+        return size_limit(subject, sign, other)
+    if not isinstance(subject, Data):
         raise refuse()
     if sign in _FLIPPED:
-        return number_limit(one, sign, other)
-    return data_equals(one, other) if sign == "===" else data_differs(one, other)
+        return number_limit(subject, sign, other)
+    return data_equals(subject, other) if sign == "===" else data_differs(subject, other)
 
 
-def compare_data(data: Data, sign: str, wanted: Wanted) -> Condition:
+def compare_data(data: Data, sign: str, expected: Wanted) -> Condition:
     """Return the condition that a value in the answer's JSON is, or is not, a text."""
-    if wanted.lower:
+    if expected.lower:
         raise refuse()
-    if not wanted.is_variable:
-        text = wanted.argument
+    if not expected.is_variable:
+        text = expected.argument
         if text.template is not None:
             raise refuse()
         value = text.value
@@ -347,19 +347,19 @@ def compare_data(data: Data, sign: str, wanted: Wanted) -> Condition:
     path = "$" + "".join(
         f"[{step}]" if isinstance(step, int) else f"['{step}']" for step in data.steps
     )
-    return check_part("json_path", {"path": path, "exact": True}, data.note, wanted.argument)
+    return check_part("json_path", {"path": path, "exact": True}, data.note, expected.argument)
 
 
-def changed_text(found: Any, method: str) -> Any:
+def changed_text(subject: Any, method: str) -> Any:
     """Return a text after trim, toLowerCase or toString."""
-    if method in ("trim", "strip") and isinstance(found, Text):
-        return found._replace(trimmed=True)
-    if method in ("toLowerCase", "lower") and isinstance(found, Text | Wanted):
-        if isinstance(found, Wanted) and not found.is_variable:
-            return found._replace(text=found.text.lower(), lower=True)
-        return found._replace(lower=True)
-    if method == "toString" and isinstance(found, Text):
-        return found
+    if method in ("trim", "strip") and isinstance(subject, Text):
+        return subject._replace(trimmed=True)
+    if method in ("toLowerCase", "lower") and isinstance(subject, Text | Wanted):
+        if isinstance(subject, Wanted) and not subject.is_variable:
+            return subject._replace(text=subject.text.lower(), lower=True)
+        return subject._replace(lower=True)
+    if method == "toString" and isinstance(subject, Text):
+        return subject
     raise refuse()
 
 

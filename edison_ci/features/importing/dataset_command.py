@@ -321,7 +321,7 @@ class _Import:
         if self.imported.duplicates:
             number = counted(len(self.imported.duplicates), "row")
             terminal.note(f"left out: {number}, {_listed(self.imported.duplicates)}")
-        for line in (line for each in edited[1:] for line in each.diff.splitlines()):
+        for line in (line for file in edited[1:] for line in file.diff.splitlines()):
             if line[:1] in "+-" and line[:3] not in ("+++", "---"):
                 terminal.result(StyledText(line, GOOD if line[0] == "+" else ODD))
 
@@ -348,7 +348,7 @@ class _Import:
         return {
             "file": str(self.file),
             "dataset": self.path,
-            "paths": [each.path for each in edited],
+            "paths": [file.path for file in edited],
             "format": self.table.format,
             "rows": len(self.table.rows),
             "notes": self.table.notes,
@@ -356,9 +356,9 @@ class _Import:
             "map": dict(self.rules.names),
             "preview": self.imported.rows[:_SHOWN],
             "duplicates": [
-                {"row": each.row, "line": each.where.line, "case": each.case,
-                 "same_id": each.same_id}
-                for each in self.imported.duplicates
+                {"row": duplicate.row, "line": duplicate.where.line, "case": duplicate.case,
+                 "same_id": duplicate.same_id}
+                for duplicate in self.imported.duplicates
             ],
             "written": written,
         }  # fmt: skip

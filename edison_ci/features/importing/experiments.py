@@ -341,8 +341,8 @@ def _favourite(slots: dict[Slot, dict[int, GradeComponent]], cases: int) -> Slot
     return best
 
 
-def _same(one: Argument, other: Argument) -> bool:
-    return one.value == other.value and one.is_data == other.is_data
+def _same(argument: Argument, other: Argument) -> bool:
+    return argument.value == other.value and argument.is_data == other.is_data
 
 
 def _with(value: Any, texts: list[Json]) -> Any:
@@ -442,8 +442,8 @@ def _leaves(entry: Any) -> Iterator[Any]:
         yield entry
         return
     inner = options["value"]
-    for each in inner if isinstance(inner, list) else [inner]:
-        yield from _leaves(each)
+    for check in inner if isinstance(inner, list) else [inner]:
+        yield from _leaves(check)
 
 
 def _has_hole(value: Any) -> bool:

@@ -137,8 +137,8 @@ def _objects(document: Document, value: Json, *path: str) -> list[SourceRow]:
 def format_of(rows: Sequence[SourceRow]) -> str:
     """Return the format whose objects or records these are; empty for a plain table."""
     keys = {key for row in rows for key in row.fields}
-    for name, each in FORMATS.items():
-        if each.fits(keys):
+    for name, format in FORMATS.items():
+        if format.fits(keys):
             return name
     return ""
 
@@ -189,14 +189,14 @@ def _is_chat(value: Json) -> bool:
 
 
 def _chat(value: Json) -> Fields:
-    found = traces.conversation(traces.messages_of(value, "user"))
-    if found is None:
+    conversation = traces.conversation(traces.messages_of(value, "user"))
+    if conversation is None:
         raise Fault("missing", "the messages have none of a user", "every case needs an input")
-    inputs: Fields = {TEXT: found.message}
-    if found.system:
-        inputs["system"] = found.system
-    if found.history:
-        inputs["history"] = [{"role": each.role, "content": each.text} for each in found.history]
+    inputs: Fields = {TEXT: conversation.message}
+    if conversation.system:
+        inputs["system"] = conversation.system
+    if turns := conversation.history:
+        inputs["history"] = [{"role": turn.role, "content": turn.text} for turn in turns]
     return inputs
 
 
@@ -204,8 +204,8 @@ def _answer(value: Json) -> Json:
     """Return an expected output; that of a chat is the text of its last message."""
     value = _text_or_json(value)
     last = value[-1] if isinstance(value, list) and _is_chat(value) else value
-    if _is_chat([last]) and (found := traces.messages_of(last, "assistant", marks=False)):
-        return found[0].text
+    if _is_chat([last]) and (messages := traces.messages_of(last, "assistant", marks=False)):
+        return messages[0].text
     return value
 
 
@@ -425,8 +425,8 @@ _EXAMPLE = re.compile(r"(in|out)puts?(?:$|[._](.+))", re.DOTALL)
 def _is_langsmith(keys: set[str]) -> bool:
     sides = {match[1] for key in keys if (match := _EXAMPLE.fullmatch(key))}
     plain = keys & {"inputs", "outputs"} or any("." in key or "_" in key for key in keys)
-    known = all(_EXAMPLE.fullmatch(key) or key in _FIELDS["langsmith"]["others"] for key in keys)
-    return sides == {"in", "out"} and bool(plain) and known
+    others = {key for key in keys if not _EXAMPLE.fullmatch(key)}
+    return sides == {"in", "out"} and bool(plain) and others <= {*_FIELDS["langsmith"]["others"]}
 
 
 def _langsmith(rows: Sequence[SourceRow]) -> Export:

@@ -97,19 +97,20 @@ class Fidelity:
 
     def add_mapped(self, node: Node, target: str, note: str = "") -> None:
         """Record that a key means the same in its new place."""
-        self._add(Status.MAPPED, node, target, note)
+        self.add(Status.MAPPED, node, target, note)
 
     def add_approximated(self, node: Node, target: str, note: str) -> None:
         """Record that a key was converted to something that means nearly the same."""
-        self._add(Status.APPROXIMATED, node, target, note)
+        self.add(Status.APPROXIMATED, node, target, note)
 
     def add_unsupported(self, node: Node, note: str) -> None:
         """Record that a key was left out, and why."""
-        self._add(Status.UNSUPPORTED, node, "", note)
+        self.add(Status.UNSUPPORTED, node, "", note)
 
     def add(self, status: Status, node: Node, target: str = "", note: str = "") -> None:
         """Record the status of a key."""
-        self._add(status, node, target, note)
+        self._covered.add((node.document.file, node.path))
+        self._keep(Entry(status, node.where, node.key, target, marks.shortened(note)))
 
     def add_at(self, status: Status, where: Location, key: str, note: str) -> None:
         """Record an entry for a place that is not a key, such as a line of a text."""
@@ -126,9 +127,9 @@ class Fidelity:
             mark, _, rest = entry.target.partition(" ")
             if mark in places:
                 names = self._takers(entry) or everywhere
-                shown = [places[mark].replace("*", name) for name in names]
-                first = ", ".join(dict.fromkeys(shown[:_LISTED] or [places[mark]]))
-                more = " ..." if len(shown) > _LISTED and "*" in places[mark] else ""
+                targets = [places[mark].replace("*", name) for name in names]
+                first = ", ".join(dict.fromkeys(targets[:_LISTED] or [places[mark]]))
+                more = " ..." if len(targets) > _LISTED and "*" in places[mark] else ""
                 self.entries[index] = entry._replace(target=f"{first}{more} {rest}".rstrip())
 
     def _takers(self, entry: Entry) -> dict[str, None]:
@@ -145,7 +146,7 @@ class Fidelity:
         place = (node.where, node.key)
         self.entries = [entry for entry in self.entries if (entry.where, entry.key) != place]
         self._recorded -= {entry for entry in self._recorded if (entry.where, entry.key) == place}
-        self._add(status, node, target, note)
+        self.add(status, node, target, note)
 
     def cover(self, node: Node) -> None:
         """Mark a value as covered by the entry of another one."""
@@ -194,10 +195,6 @@ class Fidelity:
                 self.add_unsupported(child, "no $ref refers to it")
             else:
                 self.add_unsupported(child, why)
-
-    def _add(self, status: Status, node: Node, target: str, note: str) -> None:
-        self._covered.add((node.document.file, node.path))
-        self._keep(Entry(status, node.where, node.key, target, marks.shortened(note)))
 
     def _keep(self, entry: Entry) -> None:
         if entry not in self._recorded:  # a value that is used twice has one entry

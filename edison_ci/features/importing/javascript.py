@@ -59,29 +59,29 @@ Tree = tuple[Any, ...]
 
 
 def _tokens(code: str) -> list[Token]:
-    found: list[Token] = []
+    tokens: list[Token] = []
     at = 0
     while at < len(code):
-        before = found[-1] if found else ("sign", "(")
+        before = tokens[-1] if tokens else ("sign", "(")
         is_value = before[0] in _ENDS_VALUE and before[1] not in ("return", "typeof")
         if code[at] == "/" and not is_value and before[1] not in (")", "]"):
             regex = _REGEX.match(code, at)
             if regex is not None and not code.startswith(("//", "/*"), at):
-                found.append(("regex", regex[0]))
+                tokens.append(("regex", regex[0]))
                 at = regex.end()
                 continue
         token = _TOKEN.match(code, at)
         if token is None:
             raise refuse()
         if token.lastgroup is not None:
-            found.append((token.lastgroup, token[0]))
+            tokens.append((token.lastgroup, token[0]))
         at = token.end()
-    return found
+    return tokens
 
 
 def _unquoted(text: str) -> str:
-    def escape(found: re.Match[str]) -> str:
-        letter = found[1]
+    def escape(match: re.Match[str]) -> str:
+        letter = match[1]
         if letter in ("u", "x"):
             raise refuse()
         return _ESCAPES.get(letter, letter)
@@ -152,47 +152,47 @@ class _Parser:
     def _binary(self, level: int) -> Tree:
         if level == len(self._LEVELS):
             return self._unary()
-        found = self._binary(level + 1)
+        tree = self._binary(level + 1)
         while self._peek() in self._LEVELS[level]:
             sign = self._sign()
-            found = ("binary", sign, found, self._binary(level + 1))
-        return found
+            tree = ("binary", sign, tree, self._binary(level + 1))
+        return tree
 
     def _unary(self) -> Tree:
         self._deeper()
         if self._takes("!"):
-            found: Tree = ("not", self._unary())
+            tree: Tree = ("not", self._unary())
         elif self._takes("-"):
-            found = ("number", -float(self._take("number")))
+            tree = ("number", -float(self._take("number")))
         elif self._takes("typeof"):
-            found = ("typeof", self._unary())
+            tree = ("typeof", self._unary())
         else:
-            found = self._member(self._primary())
+            tree = self._member(self._primary())
         self.depth -= 1
-        return found
+        return tree
 
-    def _member(self, found: Tree) -> Tree:
+    def _member(self, tree: Tree) -> Tree:
         while True:
             if self._takes(".") or self._takes("?."):
                 if self._peek() == "[":
                     continue
-                found = ("member", found, self._take("name"))
+                tree = ("member", tree, self._take("name"))
             elif self._takes("["):
-                found = ("index", found, self._expression())
+                tree = ("index", tree, self._expression())
                 self._expect("]")
             elif self._takes("("):
-                found = ("call", found, *self._list(")"))
+                tree = ("call", tree, *self._list(")"))
             else:
-                return found
+                return tree
 
     def _list(self, end: str) -> list[Tree]:
-        found = []
+        items = []
         while not self._takes(end):
-            found.append(self._expression())
+            items.append(self._expression())
             if not self._takes(","):
                 self._expect(end)
                 break
-        return found
+        return items
 
     def _primary(self) -> Tree:
         kind, text = self._peek_token()
@@ -230,12 +230,12 @@ class _Parser:
         if len(names) == 3 and names[0][0] == "name" and names[1][1] == ")" and names[2][1] == "=>":
             self.at += 3
             return ("arrow", names[0][1], self._expression())
-        found = self._expression()
+        tree = self._expression()
         self._expect(")")
-        return found
+        return tree
 
     def _object(self) -> Tree:
-        found: dict[str, Tree] = {}
+        entries: dict[str, Tree] = {}
         while not self._takes("}"):
             kind, text = self._peek_token()
             self.at += 1
@@ -243,13 +243,13 @@ class _Parser:
                 raise refuse()
             name = _unquoted(text) if kind == "string" else text
             if self._takes(":"):
-                found[name] = self._expression()
+                entries[name] = self._expression()
             else:
-                found[name] = self._name(text)
+                entries[name] = self._name(text)
             if not self._takes(","):
                 self._expect("}")
                 break
-        return ("object", found)
+        return ("object", entries)
 
     def _deeper(self) -> None:
         self.depth += 1
@@ -282,11 +282,11 @@ class _Parser:
             raise refuse()
 
     def _take(self, kind: str) -> str:
-        found = self._peek_token()
-        if found[0] != kind:
+        token = self._peek_token()
+        if token[0] != kind:
             raise refuse()
         self.at += 1
-        return found[1]
+        return token[1]
 
 
 def javascript_condition(code: str) -> Condition:
@@ -318,16 +318,16 @@ class _Meaning:
         if kind == "not":
             return negate(self.condition(tree[1], as_test=True))
         if kind == "cond":
-            yes, no = (self.condition(each, as_test=as_test) for each in tree[2:])
+            yes, no = (self.condition(branch, as_test=as_test) for branch in tree[2:])
             return choose(self.condition(tree[1], as_test=True), yes, no)
         if kind == "binary":
             return self._binary(tree, as_test=as_test)
         if kind == "object":
             return self._result(tree[1])
         if kind == "call":
-            found = self._call(tree, as_test=as_test)
-            if found is not None:
-                return found
+            call = self._call(tree, as_test=as_test)
+            if call is not None:
+                return call
         if as_test:
             return self._truth(tree)
         raise refuse()
@@ -338,51 +338,53 @@ class _Meaning:
         return self.condition(values["pass"])
 
     def _binary(self, tree: Tree, *, as_test: bool) -> Condition:
-        _, sign, one, other = tree
+        _, sign, left, other = tree
         if sign == "&&":
             return all_hold(
-                self.condition(one, as_test=True), self.condition(other, as_test=as_test)
+                self.condition(left, as_test=True), self.condition(other, as_test=as_test)
             )
         if sign == "||":
             return any_holds(
-                self.condition(one, as_test=as_test), self.condition(other, as_test=as_test)
+                self.condition(left, as_test=as_test), self.condition(other, as_test=as_test)
             )
-        if (found := self._type_test(one, sign, other)) is not None:
-            return found
-        if (found := self._index_of(one, sign, other)) is not None:
-            return found
-        if _is_tool(one) and sign == "===" and isinstance(wanted := self.value(other), Wanted):
+        if (condition := self._type_test(left, sign, other)) is not None:
+            return condition
+        if (condition := self._index_of(left, sign, other)) is not None:
+            return condition
+        if _is_tool(left) and sign == "===" and isinstance(tool := self.value(other), Wanted):
             part = check_part("tool_call", {"tool": {HOLE_KEY: 0}}, ANY_CALL)
-            return part._replace(arguments=(wanted.argument,))
-        return compare(self.value(one), sign, self.value(other))
+            return part._replace(arguments=(tool.argument,))
+        return compare(self.value(left), sign, self.value(other))
 
-    def _type_test(self, one: Tree, sign: str, other: Tree) -> Condition | None:
-        if one[0] != "typeof" or other[0] != "string" or sign not in ("===", "!=="):
+    def _type_test(self, left: Tree, sign: str, other: Tree) -> Condition | None:
+        if left[0] != "typeof" or other[0] != "string" or sign not in ("===", "!=="):
             return None
-        what, name = self.value(one[1]), str(other[1])
+        what, name = self.value(left[1]), str(other[1])
         if isinstance(what, Text):
-            found: Condition = name == "string"
+            condition: Condition = name == "string"
         elif isinstance(what, Data) and name in ("string", "number", "boolean"):
-            found = at_path(what, {"type": name})
+            condition = at_path(what, {"type": name})
         elif isinstance(what, Data) and name == "object":
-            found = at_path(what, {"type": ["object", "array", "null"]})
+            condition = at_path(what, {"type": ["object", "array", "null"]})
         else:
             raise refuse()
-        return found if sign == "===" else negate(found)
+        return condition if sign == "===" else negate(condition)
 
-    def _index_of(self, one: Tree, sign: str, other: Tree) -> Condition | None:
+    def _index_of(self, left: Tree, sign: str, other: Tree) -> Condition | None:
         """Return the meaning of output.indexOf('x') !== -1 and the like."""
-        is_call = one[0] == "call" and one[1][0] == "member" and one[1][2] == "indexOf"
+        is_call = left[0] == "call" and left[1][0] == "member" and left[1][2] == "indexOf"
         if not is_call or other[0] != "number":
             return None
         there = (sign, other[1]) in ((">", -1), (">=", 0), ("!==", -1))
         absent = (sign, other[1]) in (("===", -1), ("<", 0))
         if not (there or absent):
             raise refuse()
-        found = self._call(("call", ("member", one[1][1], "includes"), *one[2:]), as_test=True)
-        if found is None:
+        condition = self._call(
+            ("call", ("member", left[1][1], "includes"), *left[2:]), as_test=True
+        )
+        if condition is None:
             raise refuse()
-        return found if there else negate(found)
+        return condition if there else negate(condition)
 
     def _truth(self, tree: Tree) -> Condition:
         value = self.value(tree)
@@ -428,25 +430,25 @@ class _Meaning:
     def _each(self, name: str, items: Sequence[Tree], function: Tree) -> Condition:
         if function[0] != "arrow":
             raise refuse()
-        found = [
+        conditions = [
             replace(self, names={**self.names, function[1]: item}).condition(
                 function[2], as_test=True
             )
             for item in items
         ]
-        return any_holds(*found) if name == "some" else all_hold(*found)
+        return any_holds(*conditions) if name == "some" else all_hold(*conditions)
 
     def _side(self, owner: Tree, name: str, argument: Tree) -> Condition:
-        subject, wanted = self.value(owner), self.value(argument)
-        if isinstance(subject, Text) and isinstance(wanted, Wanted):
-            return text_side(subject, SIDES[name], wanted)
+        subject, expected = self.value(owner), self.value(argument)
+        if isinstance(subject, Text) and isinstance(expected, Wanted):
+            return text_side(subject, SIDES[name], expected)
         if isinstance(subject, Data) and name == "includes":
-            if isinstance(wanted, Wanted):
-                given = wanted.argument
-                if given.template is not None or wanted.lower:
+            if isinstance(expected, Wanted):
+                texts = expected.argument
+                if texts.template is not None or expected.lower:
                     raise refuse()
-                wanted = given.value
-            return data_contains(subject, wanted)
+                expected = texts.value
+            return data_contains(subject, expected)
         raise refuse()
 
     def value(self, tree: Tree) -> Any:
@@ -476,14 +478,14 @@ class _Meaning:
     def _step(self, owner: Tree, step: Any) -> Any:
         if owner == ("member", ("name", "context"), "vars") and isinstance(step, Wanted):
             return variable(step.text)
-        found = self.value(owner)
+        data = self.value(owner)
         if isinstance(step, Wanted) and not step.is_variable:
             step = step.text
         if not isinstance(step, str | int) or isinstance(step, bool) or step in (-1,):
             raise refuse()
-        if isinstance(found, Data):
-            return found._replace(steps=(*found.steps, step))
-        if found == Text() and isinstance(step, str):
+        if isinstance(data, Data):
+            return data._replace(steps=(*data.steps, step))
+        if data == Text() and isinstance(step, str):
             return Data((step,), AS_JSON)
         raise refuse()
 
@@ -504,10 +506,10 @@ class _Meaning:
             if by in (("regex", r"\s+", ""), ("regex", r"\s+", "g"), ("string", " ")):
                 return Size(subject, "words")
             raise refuse()
-        found = self.value(owner)
-        if not isinstance(found, Text | Data):
+        value = self.value(owner)
+        if not isinstance(value, Text | Data):
             raise refuse()
-        return Size(found)
+        return Size(value)
 
     def _method(self, tree: Tree) -> Any:
         callee, arguments = tree[1], tree[2:]
@@ -516,9 +518,9 @@ class _Meaning:
                 raise refuse()
             return Data()
         if callee == ("name", "String") and len(arguments) == 1:
-            found = self.value(arguments[0])
-            if isinstance(found, Text | Wanted):
-                return found
+            value = self.value(arguments[0])
+            if isinstance(value, Text | Wanted):
+                return value
         if callee[0] == "member" and not arguments:
             return changed_text(self.value(callee[1]), callee[2])
         raise refuse()
@@ -565,12 +567,14 @@ def transformed_text(code: str, how: str, text: str) -> Condition:
         subject = _Meaning().value(tree)
     except RecursionError:
         raise refuse() from None
-    wanted = Wanted(text)
+    expected = Wanted(text)
     if isinstance(subject, Text):
-        return text_equals(subject, wanted) if how == "equals" else text_side(subject, how, wanted)
+        return (
+            text_equals(subject, expected) if how == "equals" else text_side(subject, how, expected)
+        )
     if isinstance(subject, Data) and subject.steps:
         if how == "equals":
-            return compare_data(subject, "===", wanted._replace(is_variable=True))
-        if how == "contains" and wanted.argument.template is None:
+            return compare_data(subject, "===", expected._replace(is_variable=True))
+        if how == "contains" and expected.argument.template is None:
             return at_path(subject, {"type": "string", "pattern": re.escape(text)})
     raise refuse()

@@ -168,8 +168,8 @@ class _Rows:
         if not case:
             raise _BadRowError("case", "missing", "case is missing", "name the id of the case")
         if case not in self._cases:
-            known = self._cases if len(self._cases) <= _KNOWN_NAMES else ()
-            hint = did_you_mean(case, known, label="cases") or "see: edison dataset show"
+            cases = self._cases if len(self._cases) <= _KNOWN_NAMES else ()
+            hint = did_you_mean(case, cases, label="cases") or "see: edison dataset show"
             raise _BadRowError("case", "unknown-case", f"unknown case {short(case)}", hint)
         return case
 

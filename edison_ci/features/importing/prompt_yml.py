@@ -237,7 +237,7 @@ class Evaluators:
         kind = str(node.value).removeprefix("github/")
         if kind not in _BUILT_IN or not str(node.value).startswith("github/"):
             return unsupported(f"unknown evaluator {str(node.value)!r}")
-        asked = "\n\n".join(f"{{{{ {each} }}}}" for each in sorted(prompt.variables))
+        asked = "\n\n".join(f"{{{{ {variable} }}}}" for variable in sorted(prompt.variables))
         messages = tuple(
             m._replace(text=m.text.replace("{{ input }}", asked or "(no variables)"))
             for m in grader_messages(kind)
@@ -424,7 +424,7 @@ class _Conversion:
 
     def _drafts(self, prompt: PromptDraft) -> list[CaseDraft]:
         node = self.root.get("testData")
-        found: list[CaseDraft] = []
+        drafts: list[CaseDraft] = []
         children = list(node.children()) if node is not None else []
         if node is not None:
             self.fidelity.mark_visited(node)
@@ -438,14 +438,14 @@ class _Conversion:
             expected = child.value.get("expected")
             if RENAMED["expected"] in prompt.variables and expected is not None:
                 values[RENAMED["expected"]] = expected
-            found.append(CaseDraft(child, values, expected=expected, number=len(found) + 1))
+            drafts.append(CaseDraft(child, values, expected=expected, number=len(drafts) + 1))
             self.fidelity.add_mapped(child, "@dataset")
-        if not found:
-            found.append(CaseDraft(self.root, {}))
+        if not drafts:
+            drafts.append(CaseDraft(self.root, {}))
             if prompt.variables:
                 note = "there is no testData: the only case has empty variables; add your own cases"
                 self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(no testData)", note)
-        return found
+        return drafts
 
     def _resolve(self) -> None:
         paths = self.setting.paths

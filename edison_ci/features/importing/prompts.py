@@ -107,13 +107,13 @@ class Prompts:
                 node, "a prompt must be a string, a file or a list of messages"
             )
             return
-        known = len(self.drafts)
+        earlier = len(self.drafts)
         for other in (node.get("id"), node.get("file")):
             if other is not None and other.path != source.path:
                 self._fidelity.add_mapped(other, self.folder)
         self._one(source, source.value, name)
         if (id := node.get("id")) is not None and id.path != source.path:
-            for draft in self.drafts[known:]:
+            for draft in self.drafts[earlier:]:
                 draft.labels = (*draft.labels, str(id.value))
 
     def _one(self, node: Node, text: str, label: str) -> None:
@@ -171,7 +171,7 @@ class Prompts:
     def _add(self, text: Text, messages: Callable[[], list[Message]]) -> None:
         node = text.node
         try:
-            found = messages()
+            draft_messages = messages()
         except ConversionError as refusal:
             self._report_refusal(text, refusal)
             return
@@ -180,9 +180,11 @@ class Prompts:
         draft = PromptDraft(
             self._names.free(f"{self.base}-{name}"[:90].strip("-") if name else self.base),
             tuple(label for label in (text.label, text.file, text.text) if label),
-            found,
+            draft_messages,
             {"expect": "none"},
-            frozenset(name for message in found for name in convert(message.text).required),
+            frozenset(
+                name for message in draft_messages for name in convert(message.text).required
+            ),
         )
         if not reads_back(draft):
             note = "left out: read back from a prompt file, its messages would differ"
@@ -218,18 +220,18 @@ def _is_prompt(value: dict[str, Json]) -> bool:
 
 def _is_chat(value: Json) -> bool:
     return isinstance(value, list) and bool(value) and all(
-        isinstance(each, dict) and "role" in each for each in value
+        isinstance(message, dict) and "role" in message for message in value
     )  # fmt: skip
 
 
 def _split_prompts(text: str, node: Node, path: str, label: str) -> list[Text]:
     """Return the prompts of a file, which are separated by lines of three dashes."""
-    found, start = [], 0
+    parts, start = [], 0
     for part in re.split(r"(?m)^---$", text):
         if part.strip():
-            found.append(Text(part, node, path, label, start))
+            parts.append(Text(part, node, path, label, start))
         start += part.count("\n")
-    return found
+    return parts
 
 
 def _chat_in(text: str, *, structured: bool) -> list[Json] | None:
@@ -266,7 +268,7 @@ def chat_note(text: str, value: Json) -> str:
         chat = value if isinstance(value, list) else _chat_in(text, structured=False)
     except ConversionError:
         return ""
-    roles = [str(each.get("role")) for each in chat or [] if isinstance(each, dict)]
+    roles = [str(message.get("role")) for message in chat or [] if isinstance(message, dict)]
     changed = [f"{role} became {_ROLES[role]}" for role in dict.fromkeys(roles) if role in _ROLES]
     if any(one == other for one, other in itertools.pairwise(roles)):
         changed.append("consecutive messages of one role were joined")
@@ -275,20 +277,20 @@ def chat_note(text: str, value: Json) -> str:
 
 def chat_messages(value: Json, *, keep: frozenset[str] = frozenset()) -> list[Message]:
     """Return the messages of a chat; raises ConversionError if their order is not supported."""
-    found: list[Message] = []
-    for each in value if isinstance(value, list) else []:
-        if not isinstance(each, dict):
+    messages: list[Message] = []
+    for item in value if isinstance(value, list) else []:
+        if not isinstance(item, dict):
             raise ConversionError("a message must be a map with role and content")
-        role = str(each.get("role"))
+        role = str(item.get("role"))
         role = _ROLES.get(role, role)
         if role not in ("system", "user", "assistant"):
             raise ConversionError(f"messages of role {role!r} are not supported")
-        content = _content(each.get("content"))
-        if found and found[-1].role == role:
-            found[-1] = Message(role, f"{found[-1].text}\n\n{content}")
+        content = _content(item.get("content"))
+        if messages and messages[-1].role == role:
+            messages[-1] = Message(role, f"{messages[-1].text}\n\n{content}")
         else:
-            found.append(Message(role, content))
-    rest = found[1:] if found and found[0].role == "system" else found
+            messages.append(Message(role, content))
+    rest = messages[1:] if messages and messages[0].role == "system" else messages
     if not rest or rest[-1].role != "user" or any(
         message.role != ("user", "assistant")[index % 2] for index, message in enumerate(rest)
     ):  # fmt: skip
@@ -298,7 +300,7 @@ def chat_messages(value: Json, *, keep: frozenset[str] = frozenset()) -> list[Me
             f"it has more than {MAX_FEW_SHOTS} pairs of user and assistant messages"
         )
     try:
-        return _convert_messages(found, keep)
+        return _convert_messages(messages, keep)
     except ConversionError as refusal:  # its line counts within the message, not the file
         raise ConversionError(refusal.note) from None
 
@@ -314,7 +316,7 @@ def _content(value: Json) -> str:
 
 
 def _convert_messages(messages: list[Message], keep: frozenset[str] = frozenset()) -> list[Message]:
-    found = []
+    converted_messages = []
     for message in messages:
         converted = convert(message.text, keep=keep)
         if "_conversation" in converted.renamed:
@@ -328,8 +330,8 @@ def _convert_messages(messages: list[Message], keep: frozenset[str] = frozenset(
             raise ConversionError(
                 f"a {message.role} message is empty or longer than {limit:,} characters"
             )
-        found.append(Message(message.role, converted.text))
-    return found
+        converted_messages.append(Message(message.role, converted.text))
+    return converted_messages
 
 
 HOLE = "{{ HOLE }}"

@@ -73,23 +73,25 @@ class _PythonMeaning:
 
     def statements(self, body: Sequence[ast.stmt]) -> Condition:
         """Return the condition of what a function returns."""
-        for index, each in enumerate(body):
+        for index, statement in enumerate(body):
             rest = body[index + 1 :]
-            if isinstance(each, ast.Return) and each.value is not None:
-                return self.condition(each.value)
-            if isinstance(each, ast.If):
-                no = each.orelse or rest
+            if isinstance(statement, ast.Return) and statement.value is not None:
+                return self.condition(statement.value)
+            if isinstance(statement, ast.If):
+                no = statement.orelse or rest
                 return choose(
-                    self.condition(each.test, as_test=True),
-                    self.statements(each.body),
+                    self.condition(statement.test, as_test=True),
+                    self.statements(statement.body),
                     self.statements(no),
                 )
-            if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-                if len(each.targets) != 1:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                if len(statement.targets) != 1:
                     raise refuse()
-                names = {**self.names, each.targets[0].id: each.value}
+                names = {**self.names, statement.targets[0].id: statement.value}
                 return replace(self, names=names).statements(rest)
-            is_json = isinstance(each, ast.Import) and [a.name for a in each.names] == ["json"]
+            is_json = isinstance(statement, ast.Import) and [a.name for a in statement.names] == [
+                "json"
+            ]
             if not is_json:
                 raise refuse()
         raise ConversionError("it returns nothing, so every answer fails in promptfoo")
@@ -103,15 +105,17 @@ class _PythonMeaning:
         if isinstance(tree, ast.BoolOp):
             return self._bool(tree, as_test=as_test)
         if isinstance(tree, ast.IfExp):
-            yes, no = (self.condition(each, as_test=as_test) for each in (tree.body, tree.orelse))
+            yes, no = (
+                self.condition(branch, as_test=as_test) for branch in (tree.body, tree.orelse)
+            )
             return choose(self.condition(tree.test, as_test=True), yes, no)
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
             return self._compare(tree.left, tree.ops[0], tree.comparators[0])
         if isinstance(tree, ast.Dict):
             return self._result(tree)
-        found = self._call(tree) if isinstance(tree, ast.Call) else None
-        if found is not None:
-            return found
+        call = self._call(tree) if isinstance(tree, ast.Call) else None
+        if call is not None:
+            return call
         if as_test:
             return self._truth(tree)
         raise refuse()
@@ -120,16 +124,16 @@ class _PythonMeaning:
         value = self.value(tree)
         if not isinstance(value, Text | Size):
             raise refuse()
-        return _counted(value if isinstance(value, Size) else Size(value), ">", 0)
+        return _without_notes(size_limit(value if isinstance(value, Size) else Size(value), ">", 0))
 
     def _bool(self, tree: ast.BoolOp, *, as_test: bool) -> Condition:
         last = len(tree.values) - 1
         is_and = isinstance(tree.op, ast.And)
-        found = [
-            self.condition(each, as_test=as_test or (is_and and index < last))
-            for index, each in enumerate(tree.values)
+        conditions = [
+            self.condition(operand, as_test=as_test or (is_and and index < last))
+            for index, operand in enumerate(tree.values)
         ]
-        return all_hold(*found) if is_and else any_holds(*found)
+        return all_hold(*conditions) if is_and else any_holds(*conditions)
 
     def _result(self, tree: ast.Dict) -> Condition:
         values = {
@@ -143,15 +147,15 @@ class _PythonMeaning:
 
     def _compare(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Condition:
         if isinstance(sign, ast.In | ast.NotIn):
-            wanted, subject = self.value(left), self.value(right)
-            if isinstance(subject, Text) and isinstance(wanted, Wanted):
-                found = text_side(subject, "contains", wanted)
-            elif isinstance(subject, Data) and isinstance(wanted, Wanted):
-                found = _has_key(subject, wanted)
+            text, subject = self.value(left), self.value(right)
+            if isinstance(subject, Text) and isinstance(text, Wanted):
+                condition = text_side(subject, "contains", text)
+            elif isinstance(subject, Data) and isinstance(text, Wanted):
+                condition = _has_key(subject, text)
             else:
                 raise refuse()
-            return found if isinstance(sign, ast.In) else negate(found)
-        return _python_compare(self.value(left), _SIGNS[type(sign)], self.value(right))
+            return condition if isinstance(sign, ast.In) else negate(condition)
+        return _without_notes(compare(self.value(left), _SIGNS[type(sign)], self.value(right)))
 
     def _call(self, tree: ast.Call) -> Condition | None:
         """Return the condition of a call; None if it is not one."""
@@ -169,13 +173,13 @@ class _PythonMeaning:
         listed = argument.elts if isinstance(argument, ast.Tuple) else [argument]
         if not isinstance(subject, Text):
             raise refuse()
-        found = []
-        for each in listed:
-            wanted = self.value(each)
-            if not isinstance(wanted, Wanted):
+        conditions = []
+        for item in listed:
+            text = self.value(item)
+            if not isinstance(text, Wanted):
                 raise refuse()
-            found.append(text_side(subject, sides[called.attr], wanted))
-        return any_holds(*found)
+            conditions.append(text_side(subject, sides[called.attr], text))
+        return any_holds(*conditions)
 
     def _each(self, name: str, argument: ast.expr) -> Condition:
         if not isinstance(argument, ast.GeneratorExp | ast.ListComp):
@@ -186,13 +190,13 @@ class _PythonMeaning:
             raise refuse()
         if not isinstance(listed, ast.List | ast.Tuple):
             raise refuse()
-        found = [
+        conditions = [
             replace(self, names={**self.names, loop.target.id: item}).condition(
                 argument.elt, as_test=True
             )
             for item in listed.elts
         ]
-        return any_holds(*found) if name == "any" else all_hold(*found)
+        return any_holds(*conditions) if name == "any" else all_hold(*conditions)
 
     def _followed(self, tree: ast.expr) -> ast.expr:
         for _ in range(DEEPEST):
@@ -218,22 +222,22 @@ class _PythonMeaning:
         step = self.value(tree.slice)
         if isinstance(step, Wanted) and _is_vars(tree.value):
             return variable(step.text)
-        found = self.value(tree.value)
+        data = self.value(tree.value)
         key = step.text if isinstance(step, Wanted) else step
-        if not isinstance(found, Data) or isinstance(key, bool | float) or key is None:
+        if not isinstance(data, Data) or isinstance(key, bool | float) or key is None:
             raise refuse()
         if isinstance(key, int) and key < 0:
             raise refuse()
-        return found._replace(steps=(*found.steps, key))
+        return data._replace(steps=(*data.steps, key))
 
     def _method(self, tree: ast.Call) -> Any:
         called = tree.func
         if isinstance(called, ast.Name) and called.id == "len" and len(tree.args) == 1:
             return self._length(tree.args[0])
         if isinstance(called, ast.Name) and called.id == "str" and len(tree.args) == 1:
-            found = self.value(tree.args[0])
-            if isinstance(found, Text | Wanted):
-                return found
+            value = self.value(tree.args[0])
+            if isinstance(value, Text | Wanted):
+                return value
         if isinstance(called, ast.Attribute):
             is_json = isinstance(called.value, ast.Name) and called.value.id == "json"
             if is_json and called.attr == "loads" and len(tree.args) == 1:
@@ -257,10 +261,10 @@ class _PythonMeaning:
             if tree.args or not isinstance(subject, Text):
                 raise refuse()
             return Size(subject, "words")
-        found = self.value(tree)
-        if not isinstance(found, Text | Data):
+        value = self.value(tree)
+        if not isinstance(value, Text | Data):
             raise refuse()
-        return Size(found)
+        return Size(value)
 
 
 def _number(value: object) -> Any:
@@ -280,10 +284,10 @@ def _is_vars(tree: ast.expr) -> bool:
     )
 
 
-def _has_key(data: Data, wanted: Wanted) -> Condition:
-    if wanted.is_variable or wanted.lower:
+def _has_key(data: Data, key: Wanted) -> Condition:
+    if key.is_variable or key.lower:
         raise refuse()
-    text = wanted.argument
+    text = key.argument
     if text.template is not None or not isinstance(text.value, str):
         raise refuse()
     choices: list[Json] = [
@@ -294,16 +298,8 @@ def _has_key(data: Data, wanted: Wanted) -> Condition:
     return at_path(data, {"anyOf": choices})
 
 
-def _python_compare(one: Any, sign: str, other: Any) -> Condition:
-    """Compare; Python counts an emoji as one character and an empty text as no words."""
-    return _without(compare(one, sign, other), (EMOJI, EMPTY, NO_TEXT))
-
-
-def _counted(size: Size, sign: str, limit: float) -> Condition:
-    return _without(size_limit(size, sign, limit), (EMOJI, EMPTY, NO_TEXT))
-
-
-def _without(condition: Condition, notes: Sequence[str]) -> Condition:
+def _without_notes(condition: Condition) -> Condition:
+    """Return a condition as Python means it: an emoji is one character, an empty text no words."""
     if isinstance(condition, bool):
         return condition
-    return condition._replace(notes=condition.notes - {*notes})
+    return condition._replace(notes=condition.notes - {EMOJI, EMPTY, NO_TEXT})

@@ -229,9 +229,9 @@ class Source:
         return redacted(_PRIVATE_KEY.sub(_blank_lines, text))
 
 
-def _blank_lines(found: re.Match[str]) -> str:
+def _blank_lines(key: re.Match[str]) -> str:
     """Return as many lines as a key had, so that later lines keep their numbers."""
-    return "----..." + "\n" * found.group().count("\n")
+    return "----..." + "\n" * key.group().count("\n")
 
 
 def _json_lines(text: str, name: str) -> Document:

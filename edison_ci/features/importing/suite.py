@@ -66,14 +66,14 @@ def read_table(source: Source, path: str) -> list[RowTest]:
     marks = [_mark(row, header) for row in rows]
     value: list[Json] = [dict(zip(header, row.fields, strict=False)) for row in rows]
     document = Document(source.display_folder + path, value, Mark(0, 0, 0, 0, marks))
-    found = []
+    tests = []
     for index, row in enumerate(rows):
         node = Node(document, (index,), value[index])
         if row.fault is not None:
             source.fidelity.add_unsupported(node, f"{row.fault.message} ({row.fault.hint})")
         else:
-            found.append(_test(node, source))
-    return found
+            tests.append(_test(node, source))
+    return tests
 
 
 def _mark(row: CsvRow, header: list[str]) -> Mark:
@@ -89,9 +89,9 @@ def _test(node: Node, source: Source) -> RowTest:
     plain = {k: v for k, v in node.value.items() if not k.startswith("__")}
     test = RowTest(Node(node.document, node.path, dict(plain)))
     config = {
-        (found[1], found[2]): str(cell)
+        (row_test[1], row_test[2]): str(cell)
         for name, cell in node.value.items()
-        if (found := _CONFIG.match(name)) and str(cell).strip()
+        if (row_test := _CONFIG.match(name)) and str(cell).strip()
     }
     for name, cell in node.value.items():
         text = str(cell)
@@ -140,14 +140,14 @@ def parse_assertion(text: str) -> dict[str, Json]:
         return {"type": _CODE.get(start, "javascript"), "value": text.partition(":")[2]}
     if start == "grade":
         return {"type": "llm-rubric", "value": text.partition(":")[2].strip()}
-    found = _ASSERTION.match(text)
-    if found is None or found["type"].removeprefix("not-") not in _TYPES:
+    parts = _ASSERTION.match(text)
+    if parts is None or parts["type"].removeprefix("not-") not in _TYPES:
         return {"type": "equals", "value": text}
-    assertion: dict[str, Json] = {"type": found["type"]}
-    if found["value"] is not None and found["value"].strip():
-        assertion["value"] = found["value"].strip()
-    if found["threshold"] is not None:
-        assertion["threshold"] = float(found["threshold"])
+    assertion: dict[str, Json] = {"type": parts["type"]}
+    if parts["value"] is not None and parts["value"].strip():
+        assertion["value"] = parts["value"].strip()
+    if parts["threshold"] is not None:
+        assertion["threshold"] = float(parts["threshold"])
     return assertion
 
 

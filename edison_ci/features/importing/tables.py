@@ -128,7 +128,7 @@ def _sniffed(stream: BinaryIO) -> str:
             lines.append(line)
         if len(lines) == _SNIFFED_LINES:
             break
-    found, most = "comma", 1
+    best, most = "comma", 1
     for name, sign in DELIMITERS.items():
         try:
             records = [*csv.reader(io.StringIO("".join(lines), newline=""), delimiter=sign)]
@@ -137,9 +137,9 @@ def _sniffed(stream: BinaryIO) -> str:
         width = len(records[0]) if records else 0
         # The last record may go on beyond the lines that were read.
         if width > most and all(len(record) == width for record in records[:-1] or records):
-            found, most = name, width
+            best, most = name, width
     if most > 1:
-        return found
+        return best
     # No separator divides all rows equally: take the one that the header has most of.
     header = lines[0] if lines else ""
     return max(DELIMITERS, key=lambda name: header.count(DELIMITERS[name]))
@@ -149,7 +149,7 @@ def _json_table(tree: Tree, path: str) -> Table:
     """Return the objects of a list, of the only list in an object, or the only object."""
     value = json_text.parse_json(decoding.decode(files.read(tree, path, max_bytes=MAX_BYTES)))
     if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list)]
+        lists = [entry for entry in value.values() if isinstance(entry, list)]
         value = lists[0] if len(lists) == 1 and "input" not in value else [value]
     if not isinstance(value, list):
         raise Fault("type", "the file is not a list of rows", "write [{...}, {...}]")
@@ -176,17 +176,19 @@ def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Tab
             return Table(inspect_logs.read_samples(stream, Location(path)), format="inspect")
     if form == ".json":
         text = decoding.decode(files.read(tree, path, max_bytes=MAX_BYTES))
-        found = exports.objects_of(
+        foreign = exports.objects_of(
             json_text.parse_json(text, constants=True), Document(path, None, _NOWHERE)
         )
     elif form in (".yaml", ".yml") and not _is_list(tree, path):
         document = read_yaml(files.read(tree, path, max_bytes=_YAML_BYTES), path, limits=_YAML)
         if document.problems:
             raise ConfigError(document.problems)
-        found = exports.objects_of(document.value, document)
+        foreign = exports.objects_of(document.value, document)
     else:
         return None
-    return None if found is None else Table(found.rows, format=found.name, notes=found.notes)
+    if foreign is None:
+        return None
+    return Table(foreign.rows, format=foreign.name, notes=foreign.notes)
 
 
 def _is_list(tree: Tree, path: str) -> bool:
@@ -255,53 +257,53 @@ class CaseShape:
         return [*self.inputs, *rows.CSV_RESERVED]
 
 
-def guessed_names(table: Table, shape: CaseShape, given: Mapping[str, str]) -> dict[str, str]:
+def guessed_names(table: Table, shape: CaseShape, chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the name of each column; '' for one that is left out.
 
     A column that is not given gets the name that it has itself, in any spelling. In the file of
     another tool, the one text of a case becomes the one input that no column is named after.
     """
     columns = table.columns
-    for column, name in given.items():
+    for column, name in chosen.items():
         if column not in columns:
             hint = did_you_mean(column, columns, label="columns")
             raise UsageError(f"there is no column {column!r}", hint=hint)
         check_name(name, shape)
-    known = {_plain(name): name for name in shape.names}
-    known |= {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
-    found: dict[str, str] = dict.fromkeys(columns, "")
-    taken = {name for name in given.values() if name}
+    by_spelling = {_plain(name): name for name in shape.names}
+    by_spelling |= {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+    names_by_column: dict[str, str] = dict.fromkeys(columns, "")
+    taken = {name for name in chosen.values() if name}
     for column in columns:
-        name = column if column.startswith(_METADATA) else known.get(_plain(column), "")
-        if column in given:
-            found[column] = given[column]
+        name = column if column.startswith(_METADATA) else by_spelling.get(_plain(column), "")
+        if column in chosen:
+            names_by_column[column] = chosen[column]
         elif name and name not in taken:
-            found[column] = name
+            names_by_column[column] = name
             taken.add(name)
     if table.format != TABLE:
-        _place_rest(found, table, shape, given)
-    names = [name for name in found.values() if name]
+        _place_rest(names_by_column, table, shape, chosen)
+    names = [name for name in names_by_column.values() if name]
     for name in names:
         if names.count(name) > 1:
-            both = ", ".join(repr(column) for column in columns if found[column] == name)
+            both = ", ".join(repr(column) for column in columns if names_by_column[column] == name)
             raise UsageError(f"{both} are both {name!r}", hint=f"leave one out: --map {column}=")
-    return found
+    return names_by_column
 
 
 def _place_rest(
-    found: dict[str, str], table: Table, shape: CaseShape, given: Mapping[str, str]
+    names: dict[str, str], table: Table, shape: CaseShape, chosen: Mapping[str, str]
 ) -> None:
     """Give names to the columns of another tool's cases that have none."""
-    free = [column for column, name in found.items() if not name and column not in given]
-    missing = missing_inputs(found, shape)
+    free = [column for column, name in names.items() if not name and column not in chosen]
+    missing = missing_inputs(names, shape)
     texts = [column for column in free if column in (exports.TEXT, "prompt")] or [
         column for column in free if column not in table.kept and "." not in column
     ]
     if len(missing) == len(texts) == 1:
-        found[texts[0]] = missing[0]
+        names[texts[0]] = missing[0]
     for column in free:
-        if not found[column] and column in table.kept:
-            found[column] = f"{_METADATA}{column}"
+        if not names[column] and column in table.kept:
+            names[column] = f"{_METADATA}{column}"
 
 
 def check_name(name: str, shape: CaseShape) -> None:
@@ -360,7 +362,7 @@ def imported_cases(
     table: Table, rules: ImportRules, shape: CaseShape, known: Iterable[Case]
 ) -> ImportedCases:
     """Return the rows as cases, and those that are there already; raises ConfigError."""
-    found, problems = ImportedCases(), list[Problem]()
+    imported, problems = ImportedCases(), list[Problem]()
     contents, ids = dict[str, str](), set[str]()
     for case in known:
         contents.setdefault(case_facts.content_hash(case), str(case.id))
@@ -374,7 +376,7 @@ def imported_cases(
             if made.get("id") in ids or content in contents:
                 same_id = made.get("id") in ids
                 name = str(made["id"]) if same_id else contents[content]
-                found.duplicates.append(Duplicate(number, row.where, name, same_id))
+                imported.duplicates.append(Duplicate(number, row.where, name, same_id))
                 continue
             if "id" not in made:
                 made = {"id": next(numbers) if rules.prefix else str(case.id), **made}
@@ -389,15 +391,15 @@ def imported_cases(
             continue
         contents[content] = str(made["id"])
         ids.add(str(made["id"]))
-        found.rows.append(made)
+        imported.rows.append(made)
     if problems:
         raise ConfigError(problems)
-    return found
+    return imported
 
 
 def _numbers(prefix: str, ids: Collection[str]) -> Iterator[str]:
     """Yield free ids: the prefix with the numbers after the highest that is there."""
-    ends = (each.removeprefix(prefix) for each in ids if each.startswith(prefix))
+    ends = (row.removeprefix(prefix) for row in ids if row.startswith(prefix))
     used = [int(end) for end in ends if re.fullmatch(r"[0-9]{1,15}", end)]
     number = max(used, default=0)
     while True:

@@ -54,8 +54,8 @@ _ONLY_ENV = re.compile(rf"\s*{_ENV.pattern}\s*\Z")
 
 def env_name(text: str) -> str | None:
     """Return NAME if a text is {{ env.NAME }} and nothing else."""
-    found = _ONLY_ENV.match(text)
-    return found.group(1) if found else None
+    match = _ONLY_ENV.match(text)
+    return match.group(1) if match else None
 
 
 def safe_name(name: str) -> str:
@@ -103,11 +103,11 @@ def convert(text: str, *, keep: frozenset[str] = frozenset()) -> ConvertedTempla
     if "{{" not in text and "{%" not in text and "{#" not in text:
         return ConvertedTemplate(text)
     text = text.replace("\r\n", "\n")
-    found = _ENV.search(text)
-    if found is not None:
-        message = f"{{{{ env.{found.group(1)} }}}} reads a value from the environment"
+    variable = _ENV.search(text)
+    if variable is not None:
+        message = f"{{{{ env.{variable.group(1)} }}}} reads a value from the environment"
         hint = "make it a variable of the cases"
-        fault = Fault("template", message, hint, at=place(text, found.start()))
+        fault = Fault("template", message, hint, at=place(text, variable.start()))
         return ConvertedTemplate(text, faults=(fault,))
     renamed: dict[str, str] = {}
     text = _TAG.sub(lambda tag: _tag(tag.group(), renamed, keep), text)
@@ -135,14 +135,16 @@ def _tag(tag: str, renamed: dict[str, str], keep: frozenset[str]) -> str:
     tag = re.sub(r"\A(\{%-?\s*)elseif\b", r"\1elif", tag)
     tag = _INLINE_IF.sub(_as_blocks, tag)
 
-    def word(found: re.Match[str]) -> str:
-        name = found.group()
+    def word(match: re.Match[str]) -> str:
+        name = match.group()
         if name in ("===", "!=="):
             return name[:2]
         if name[0] in "'\"" or name in _KEYWORDS or name in keep:
             return name
-        before = tag[: found.start()].rstrip()
-        if before.endswith("|") or not _is_odd(name) or (name == "loop" and _in_loop(tag, found)):
+        before = tag[: match.start()].rstrip()
+        is_reserved = name in RENAMED or name.startswith("_")
+        in_loop = name == "loop" and tag[match.end() :].startswith(".")
+        if before.endswith("|") or not is_reserved or in_loop:
             return name
         renamed[name] = safe_name(name)
         return renamed[name]
@@ -150,19 +152,11 @@ def _tag(tag: str, renamed: dict[str, str], keep: frozenset[str]) -> str:
     return _WORD.sub(word, tag)
 
 
-def _is_odd(name: str) -> bool:
-    return name in RENAMED or name.startswith("_")
-
-
-def _in_loop(tag: str, found: re.Match[str]) -> bool:
-    return tag[found.end() :].startswith(".")
-
-
-def _as_blocks(found: re.Match[str]) -> str:
+def _as_blocks(match: re.Match[str]) -> str:
     """Return {{ a if b else c }} as blocks of if and else."""
-    other = found["other"]
+    other = match["other"]
     otherwise = f"{{% else %}}{{{{ {other} }}}}" if other else ""
-    return f"{{% if {found['test']} %}}{{{{ {found['then']} }}}}{otherwise}{{% endif %}}"
+    return f"{{% if {match['test']} %}}{{{{ {match['then']} }}}}{otherwise}{{% endif %}}"
 
 
 class ConversionError(Exception):
@@ -191,7 +185,7 @@ class Argument:
     def variables(self) -> frozenset[str]:
         """Variables that it requires."""
         templates = (*self.items, *((self.template,) if self.template is not None else ()))
-        return frozenset(name for each in templates for name in each.required)
+        return frozenset(name for template in templates for name in template.required)
 
     def fill(self, values: Mapping[str, Json]) -> Json:
         """Return the argument for a case."""
@@ -226,22 +220,22 @@ class Variables:
             return {}
         if isinstance(node.value, str) and not node.value.startswith("file://"):
             node = Node(node.document, node.path, f"file://{node.value}")
-        found = self.source.follow(node)
-        if found is None:
+        target = self.source.follow(node)
+        if target is None:
             return {}
-        if not isinstance(found.value, dict):
-            self._fidelity.add_unsupported(found, "vars must be a map of names to values")
+        if not isinstance(target.value, dict):
+            self._fidelity.add_unsupported(target, "vars must be a map of names to values")
             return {}
         values: dict[str, list[Json]] = {}
         renamed = []
-        for child in found.children():
+        for child in target.children():
             listed = self._values(child)
             if listed is not None:
                 name = variable_name(child.name)
                 values[name] = listed
                 if name != child.name:
                     renamed.append(f"{child.name} was renamed to {name}")
-        self._fidelity.add_mapped(found, "@datasets", "; ".join(renamed))
+        self._fidelity.add_mapped(target, "@datasets", "; ".join(renamed))
         return values
 
     def _values(self, child: Node) -> list[Json] | None:
@@ -256,30 +250,30 @@ class Variables:
             self._fidelity.add_unsupported(child, f"{fault.message} ({fault.hint})")
             return None
         listed = value if isinstance(value, list) and value else [value]
-        return ["" if each is None else each for each in listed]
+        return ["" if item is None else item for item in listed]
 
     def _from_files(self, reference: str) -> list[Json]:
         """Return the text of each file, without white space around; YAML becomes JSON."""
-        found: list[Json] = []
+        values: list[Json] = []
         for path in self.source.paths(reference):
             if path.endswith((".yaml", ".yml")):
                 document = self.source.document(path)
                 self._fidelity.cover(document)
-                found.append(_javascript_json(document.value))
+                values.append(_javascript_json(document.value))
             else:
-                found.append(self.source.text(path).strip())
-        return found
+                values.append(self.source.text(path).strip())
+        return values
 
 
 def _javascript_json(value: Json) -> str:
     """Return JSON as JavaScript writes it: without spaces, and 1 for 1.0."""
 
-    def plain(each: Json) -> Json:
-        if isinstance(each, float) and each.is_integer() and abs(each) < 1e21:
-            return int(each)
-        if isinstance(each, list):
-            return [plain(item) for item in each]
-        return {k: plain(v) for k, v in each.items()} if isinstance(each, dict) else each
+    def plain(part: Json) -> Json:
+        if isinstance(part, float) and part.is_integer() and abs(part) < 1e21:
+            return int(part)
+        if isinstance(part, list):
+            return [plain(item) for item in part]
+        return {k: plain(v) for k, v in part.items()} if isinstance(part, dict) else part
 
     return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
 

@@ -343,8 +343,8 @@ def _read(sample: AnswerSample) -> _Answer | None:
     function, case = _parse_function(code), sample.case
     if function is None:
         return None
-    known = case.expected if case else None
-    reference = _parse_function(known) if isinstance(known, str) else None
+    expected = case.expected if case else None
+    reference = _parse_function(expected) if isinstance(expected, str) else None
     return _Answer(sample, form, function, reference)
 
 

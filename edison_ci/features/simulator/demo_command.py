@@ -149,9 +149,9 @@ class _Tour:
             self.terminal.result(
                 StyledText("On the branch: ", bold=True), StyledText(best.branch, GOOD)
             )
-            said = best.evidence["holdout"]["sentence"]
+            gain = best.evidence["holdout"]["sentence"]
             self.terminal.result(
-                StyledText("Its gain: ", bold=True), StyledText(said, GOOD), "  simulated"
+                StyledText("Its gain: ", bold=True), StyledText(gain, GOOD), "  simulated"
             )
             self.terminal.note("")
 
@@ -163,8 +163,8 @@ class _Tour:
         self.state.directory = self.folder
         self._step("git init && git add --all && git commit", self._commit)
         self._step("edison validate", lambda: ctx.invoke(cli_validate.validate))
-        one = f"edison try {_PROMPT} --case japan  # one answer"
-        self._step(one, lambda: ctx.invoke(cli_try_one.try_one, prompt=_PROMPT, case_id="japan"))
+        line = f"edison try {_PROMPT} --case japan  # one answer"
+        self._step(line, lambda: ctx.invoke(cli_try_one.try_one, prompt=_PROMPT, case_id="japan"))
         self._step("edison run  # 40 answers", self._run)
         note("The prompt does not say that one word is enough. It does now:")
         self._edit("", _BETTER)
@@ -218,12 +218,13 @@ class _Tour:
         project = load.load_project(self.folder)
         reader = database.open_reader(self.folder / project.file.results)
         try:
-            found = suggestions.list_suggestions(
+            proposed = suggestions.list_suggestions(
                 reader, statuses=(suggestions.SuggestionStatus.PROPOSED,)
             )
         finally:
             reader.close()
-        return next((one for one in found if one.branch is not None), found[0] if found else None)
+        on_branches = (suggestion for suggestion in proposed if suggestion.branch is not None)
+        return next(on_branches, proposed[0] if proposed else None)
 
     def _diff(self, best: Suggestion) -> None:
         suggestion.show_diff(

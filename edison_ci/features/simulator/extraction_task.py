@@ -284,8 +284,8 @@ def _read(sample: AnswerSample) -> _Report | None:
     if parsed is None:
         return None
     case = sample.case
-    known = case.expected if case is not None else None
-    truth = known if isinstance(known, dict) else guess_fields(sample.text("document"))
+    expected = case.expected if case is not None else None
+    truth = expected if isinstance(expected, dict) else guess_fields(sample.text("document"))
     fields = {name: _field(parsed, name) for name in _FIELDS}
     wrong = [name for name in _FIELDS if not _same(name, fields[name], truth[name])]
     return _Report(sample, parsed, bare, truth, fields, wrong)

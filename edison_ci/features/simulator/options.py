@@ -43,18 +43,10 @@ def make_completion(
     )
 
 
-_SEPARATOR = "\x1f"
-
-
-def derive_seed(*parts: object) -> int:
-    """Return a seed that depends on these parts only, on every machine."""
-    text = _SEPARATOR.join(str(part) for part in parts)
-    return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8])
-
-
 def random_stream(*parts: object) -> Random:
-    """Return the random generator of these parts."""
-    return Random(derive_seed(*parts))
+    """Return a random generator that depends on these parts only, on every machine."""
+    text = "\x1f".join(str(part) for part in parts)
+    return Random(int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8]))
 
 
 def draw_key(request: Request) -> str:
@@ -212,14 +204,14 @@ class SimOptions:
     @classmethod
     def from_mapping(cls, options: Mapping[str, Json]) -> SimOptions:
         """Return the options of a configuration file; raises UsageError for an unknown one."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(options) - known)
+        names = {field.name for field in fields(cls)}
+        unknown = sorted(set(options) - names)
         if unknown:
             raise UsageError(
                 f"unknown option {unknown[0]!r} of the simulator",
-                hint=f"use {', '.join(sorted(known))}",
+                hint=f"use {', '.join(sorted(names))}",
             )
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: value for name, value in options.items() if value is not None
         }
-        return cls(**given)
+        return cls(**values)

