@@ -13,8 +13,7 @@ import numpy as np
 from benchmarks.simulate_batch import capital, flip_p
 from benchmarks.simulate_figures import Figures, Setting, percent
 from edison_ci.plan.interim_analysis import BATCH
-from edison_ci.stats.convergence import ACCEPTED_P, MIN_DELTA
-from edison_ci.stats.pruning import ALPHA, contrasts, shared_level
+from edison_ci.stats.convergence import ACCEPTED_P, ALPHA, MIN_DELTA, contrasts, shared_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

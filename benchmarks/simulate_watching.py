@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.simulate_figures import Figures, Setting, percent
-from edison_ci.stats.pruning import contrasts
+from edison_ci.stats.convergence import contrasts
 from edison_ci.stats.sequential import planned_levels
 
 if TYPE_CHECKING:

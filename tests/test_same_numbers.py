@@ -17,10 +17,9 @@ from edison_ci.execute.grading import composite_of
 from edison_ci.judges.panel import Combine, grade_rubric
 from edison_ci.numeric import fixed
 from edison_ci.records import CellStatus
-from edison_ci.results.case_filter import CaseFilter
 from edison_ci.results.components import component_totals
 from edison_ci.results.judges import panel_agreement
-from edison_ci.results.leaderboard import board_of
+from edison_ci.results.leaderboard import CaseFilter, board_of
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.scores import compare_with_base, scores_of
 from edison_ci.results.slices import breakdown_of

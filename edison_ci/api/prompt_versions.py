@@ -15,7 +15,7 @@ from edison_ci.errors import UsageError
 from edison_ci.git import repository as git
 from edison_ci.plan import versions as plan_versions
 from edison_ci.plan.versions import short
-from edison_ci.results import case_filter, stored_runs
+from edison_ci.results import leaderboard, stored_runs
 from edison_ci.results import scores as result_scores
 from edison_ci.results import versions as result_versions
 from edison_ci.spelling import did_you_mean
@@ -273,7 +273,7 @@ def _scores(project: Project, before: NamedVersion, after: NamedVersion) -> list
             connection,
             {before.measured_as, after.measured_as},
             pair,
-            lambda name: case_filter.case_filter_of(project, name, connection),
+            lambda name: leaderboard.case_filter_of(project, name, connection),
         )
 
 

@@ -10,7 +10,6 @@ from edison_ci.documents.record_json import Document, fields_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.plan import versions as plan_versions
-from edison_ci.results import case_filter as result_case_filter
 from edison_ci.results import leaderboard as result_leaderboard
 from edison_ci.results import scores, spending, stored_runs
 from edison_ci.results.snapshot import measured_experiments
@@ -62,7 +61,7 @@ def leaderboards(project: Project, request: LeaderboardRequest) -> list[Leaderbo
         reader = runs.connection
         names = measured_names(reader, project, request.experiment)
         filters = {
-            name: result_case_filter.case_filter_of(project, name, reader, tags) for name in names
+            name: result_leaderboard.case_filter_of(project, name, reader, tags) for name in names
         }
         if tags and names and not any(case_filter.only for case_filter in filters.values()):
             listed = " or ".join(map(repr, tags))
@@ -85,7 +84,7 @@ def recommendations(project: Project, request: LeaderboardRequest) -> list[Recom
     with stored_runs.open_runs(project) as runs:
         reader, prices = runs.connection, spending.CurrentPrices(project)
         for name in measured_names(reader, project, request.experiment):
-            case_filter = result_case_filter.case_filter_of(project, name, reader)
+            case_filter = result_leaderboard.case_filter_of(project, name, reader)
             measured = result_leaderboard.measurements_of(reader, name, case_filter, prices)
             if measured is not None:
                 advices.append(recommendation.advise(name, measured, case_filter, required))

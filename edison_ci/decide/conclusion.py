@@ -133,7 +133,8 @@ _LISTED = 3
 class _Origin(NamedTuple):
     """The merge base: the commit that head and the default branch have in common."""
 
-    branch: str
+    ref: str
+    """The default branch."""
     commit: str
 
 
@@ -145,17 +146,15 @@ def stored_base(
         origin = _origin(project)
     except UsageError as error:
         return StoredBaseline(sentence=_no_base(error.message, run, "REF"))
-    comparable = _comparable(connection, run, origin, _keys(project))
+    at = f"{origin.ref} at {origin.commit[:8]}"
+    runs = runs_at_commit(connection, run, origin.commit, most=_MOST_RUNS)
+    choices = [CellChoice(origin.ref, stored, side) for stored, side in runs]
+    comparable = _first_comparable(connection, project, run, choices, f", of {at},")
     if isinstance(comparable, str):
-        return StoredBaseline(sentence=_no_base(comparable, run, origin.branch))
+        reason = comparable or f"no complete run of {at} is stored"
+        return StoredBaseline(sentence=_no_base(reason, run, origin.ref))
     choice, cells = comparable
-    at = f"{origin.branch} at {origin.commit[:8]}"
-    about = {
-        "run_id": choice.run.id,
-        "side": choice.side,
-        "ref": origin.branch,
-        "commit": origin.commit,
-    }
+    about = {"run_id": choice.run.id, "side": choice.side, **origin._asdict()}
     sentence = f"The base is run {choice.run.id}, of {at}, measured before."
     return StoredBaseline(replace(cells, left_out=cells.left_out.union(left_out)), sentence, about)
 
@@ -171,14 +170,14 @@ def fixed_version(
     except UsageError as error:
         hint = f": {error.hint}" if error.hint else ""
         return StoredBaseline(sentence=f"Not compared with {name}: {error.message}{hint}.")
-    comparable = _first_comparable(connection, run, choices, _keys(project))
+    comparable = _first_comparable(connection, project, run, choices)
     if isinstance(comparable, str):
         reason = comparable or "no complete run of it is stored"
         command = f"edison run {run.experiment} --against {ref}"
         missing = f"Not compared with {name}: {reason}. Measure it with `{command}`."
         return StoredBaseline(sentence=missing)
     choice, cells = comparable
-    commit = choice.run.commit_id if choice.side == Side.HEAD else choice.run.base_commit
+    commit = choice.commit
     about = {"name": name, "run_id": choice.run.id, "side": choice.side, "commit": commit}
     which = "the base of this run" if choice.run.id == run.id else f"run {choice.run.id}"
     sentence = f"{name[:1].upper()}{name[1:]} is {which}, at {(commit or 'no commit')[:8]}."
@@ -190,9 +189,7 @@ def _fixed_choices(
     connection: sqlite3.Connection, project: Project, run: Run, name: str
 ) -> tuple[list[CellChoice], str]:
     """Return the runs that may have a fixed version, and the ref with which to measure it."""
-    repository = Repository.find(project.root)
-    if repository is None:
-        raise UsageError("this project is not in a Git repository")
+    repository = Repository.required(project.root)
     trusted = run.base_commit or _origin(project).commit
     tag = name.removeprefix("tag ")
     if tag != name:
@@ -217,39 +214,22 @@ def _no_base(reason: str, run: Run, ref: str) -> str:
 
 
 def _origin(project: Project) -> _Origin:
-    repository = Repository.find(project.root)
-    if repository is None:
-        raise UsageError("this project is not in a Git repository")
+    repository = Repository.required(project.root)
     branch = repository.default_branch()
     if branch is None:
         raise UsageError("there is no commit yet")
     return _Origin(branch, repository.base_for(branch, fetch=False))
 
 
-def _keys(project: Project) -> tuple[str, ...]:
-    """Return the public keys by which runs that were made elsewhere are trusted."""
-    return project.trust.results.public_keys
-
-
-def _comparable(
-    reader: sqlite3.Connection, run: Run, origin: _Origin, keys: Collection[str]
-) -> tuple[CellChoice, TwoSidedSample] | str:
-    """Return the stored run of a commit with its cells aligned with those of a run, or why not."""
-    at = f"{origin.branch} at {origin.commit[:8]}"
-    choices = _candidates(reader, run, origin)
-    comparable = _first_comparable(reader, run, choices, keys, f", of {at},")
-    return comparable or f"no complete run of {at} is stored"
-
-
 def _first_comparable(
     reader: sqlite3.Connection,
+    project: Project,
     run: Run,
     choices: Sequence[CellChoice],
-    keys: Collection[str],
     which: str = "",
 ) -> tuple[CellChoice, TwoSidedSample] | str:
     """Return the first stored run that can be compared with a run, or why the first cannot."""
-    first = ""
+    first, keys = "", project.trust.results.public_keys
     for choice in choices:
         own = choice.run.id == run.id
         unfit = "" if own else _unfit(choice.run, origin_of(reader, choice.run.id), keys)
@@ -259,11 +239,6 @@ def _first_comparable(
             return choice, cells
         first = first or f"run {choice.run.id}{which} {cells}"
     return first
-
-
-def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[CellChoice]:
-    runs = runs_at_commit(reader, run, origin.commit, most=_MOST_RUNS)
-    return [CellChoice(origin.branch, stored, side) for stored, side in runs]
 
 
 def _unfit(run: Run, origin: RunOrigin | None, keys: Collection[str]) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOISE, dollars, exceeds, fixed, reaches
 from edison_ci.records import Side
-from edison_ci.results.case_filter import CaseFilter, case_filter_of
 from edison_ci.results.leaderboard import (
+    CaseFilter,
     Contrast,
     Scores,
+    case_filter_of,
     contrast_of,
     measurements_of,
     same_content,

@@ -83,6 +83,14 @@ class Repository:
         state = tuple((at.stat().st_ino, at.stat().st_mtime_ns) for at in places if at.is_file())
         return _repository(start, top, (marker.stat().st_ino, *state))
 
+    @classmethod
+    def required(cls, path: Path, hint: str = "") -> Repository:
+        """Return the repository whose working tree contains `path`; raises UsageError."""
+        repository = cls.find(path)
+        if repository is None:
+            raise UsageError("this project is not in a Git repository", hint=hint)
+        return repository
+
     # --- commits ----------------------------------------------------------------------------
 
     def head(self) -> str | None:

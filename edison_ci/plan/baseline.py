@@ -56,11 +56,7 @@ def impact_since(project: Project, ref: str, *, offline: bool = False) -> Impact
 
     In a shallow clone the base may have to be fetched, which `offline` refuses.
     """
-    repository = Repository.find(project.root)
-    if repository is None:
-        raise UsageError(
-            "this project is not in a Git repository", hint="run git init, then commit"
-        )
+    repository = Repository.required(project.root, hint="run git init, then commit")
     if offline and repository.is_shallow() and not _has_merge_base(repository, ref):
         raise UsageError(
             f"this shallow clone does not reach back to {ref!r}, and --offline disables fetching",
@@ -346,11 +342,7 @@ class Base:
 
 def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str = "") -> Base:
     """Return an experiment as it was at a ref; `commit` is the commit if it is known."""
-    repository = Repository.find(project.root)
-    if repository is None:
-        raise UsageError(
-            "this project is not in a Git repository", hint="run git init, then commit"
-        )
+    repository = Repository.required(project.root, hint="run git init, then commit")
     commit = commit or repository.base_for(ref)
     before = project_at(repository, project, commit)
     if before is None:

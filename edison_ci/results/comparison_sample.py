@@ -63,6 +63,11 @@ class CellChoice:
             about.append(self.prompt)
         return f"{self.name} ({', '.join(about)})" if about else self.name
 
+    @property
+    def commit(self) -> str | None:
+        """The commit of its side; None for uncommitted files."""
+        return self.run.commit_id if self.side == Side.HEAD else self.run.base_commit
+
     def as_json(self) -> dict[str, Any]:
         """Return the choice as it appears in `--json`."""
         return {
@@ -72,7 +77,7 @@ class CellChoice:
             "side": self.side,
             "prompt": self.prompt,
             "hash": self.version,
-            "commit": self.run.commit_id if self.side == Side.HEAD else self.run.base_commit,
+            "commit": self.commit,
             "simulated": self.run.simulated,
         }
 

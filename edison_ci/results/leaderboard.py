@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOISE, snap
 from edison_ci.records import Side
-from edison_ci.results.case_filter import CaseFilter
 from edison_ci.results.metrics import metric_of
 from edison_ci.results.pairwise import Key, PreferenceRanking, preferences_of
-from edison_ci.results.samples import TwoSidedSample, Variant
+from edison_ci.results.samples import Sample, TwoSidedSample, Variant
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, has_pairwise_judge
 from edison_ci.results.spending import cost_now
 from edison_ci.stats.arrays import Range, generator_for, np
@@ -27,6 +26,7 @@ from edison_ci.stats.intervals import Interval, interval_of_mean, pass_interval
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.paired import MIN_COMMON, paired_difference
 from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.scores import units_of
 from edison_ci.stats.verdicts import holm
 from edison_ci.store.answers import TIMED
 
@@ -34,11 +34,68 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
+    from edison_ci.config.load import Project
     from edison_ci.config.prices import Price
-    from edison_ci.results.samples import Sample
     from edison_ci.results.spending import CurrentPrices
     from edison_ci.stats.arrays import Array
     from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFilter:
+    """Which cases count, and the clusters of those that are not independent."""
+
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Clusters by case, of the cases that have one."""
+    quarantined: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+    """The cases that were selected; None for all."""
+
+    def counts(self, case: str) -> bool:
+        """Whether a case is selected and not in quarantine."""
+        return case not in self.quarantined and (self.only is None or case in self.only)
+
+    def apply(self, sample: Sample) -> Sample:
+        """Return a sample without the cases that do not count."""
+        if self.only is None:
+            return sample  # a sample has no cases in quarantine
+        filtered = Sample(missing=sample.missing, single=sample.single)
+        values = array("d")
+        for case, value in zip(sample.cases, sample.values, strict=True):
+            if case in self.only:
+                filtered.cases.append(case)
+                values.append(value)
+        filtered.values = values
+        return filtered
+
+    def clusters_of(self, cases: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the cluster of each case, every other case its own; None if none has one."""
+        return units_of(cases, self.clusters)
+
+
+def case_filter_of(
+    project: Project, name: str, stored: sqlite3.Connection, tags: Sequence[str] = ()
+) -> CaseFilter:
+    """Return the filter of an experiment: its quarantine and tags of now, its stored clusters."""
+    aside = frozenset(entry.case for entry in project.quarantine if entry.experiment == name)
+    experiment = project.experiments.get(name)
+    tagged: set[str] = set()
+    if tags and experiment is not None and experiment.file.data:
+        cases = project.cases(experiment)
+        tagged = {case.id for case in cases if any(tag in tags for tag in case.tags)}
+    return CaseFilter(_clusters(stored, name), aside, frozenset(tagged) if tags else None)
+
+
+def _clusters(connection: sqlite3.Connection, experiment: str) -> dict[str, str]:
+    """Return the cluster that each case has in the newest run with it."""
+    # With max() SQLite takes the other columns from the row that has the maximum.
+    rows = connection.execute(
+        "select case_id, cluster from (select c.case_id, c.cluster, max(r.created_at) from cell c "
+        "join run r on r.id = c.run_id where r.experiment = ? group by c.case_id) "
+        "where cluster is not null",
+        (experiment,),
+    )
+    return dict(rows.fetchall())
 
 
 # Each counts once, with its newest complete run, if that was graded as the newest run of all was.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping, Sequence
 
-    from edison_ci.results.case_filter import CaseFilter
+    from edison_ci.results.leaderboard import CaseFilter
     from edison_ci.results.samples import CellSource, TwoSidedSample
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.pairwise import LengthEffect, OrderEffect, WinRate

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
-    from edison_ci.results.case_filter import CaseFilter
-    from edison_ci.results.leaderboard import LeaderboardRow, StoredVariant
+    from edison_ci.results.leaderboard import CaseFilter, LeaderboardRow, StoredVariant
     from edison_ci.results.metrics import PassCounts
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run

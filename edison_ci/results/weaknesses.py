@@ -19,7 +19,7 @@ from edison_ci.numeric import mean
 from edison_ci.records import RunStatus
 from edison_ci.results.snapshot import experiment_in, snapshot_of
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.pruning import Contrast, contrasts
+from edison_ci.stats.convergence import Contrast, contrasts
 from edison_ci.stats.scores import unit_of
 from edison_ci.stats.sentences import cases as counted_cases
 from edison_ci.stats.sentences import p_words, points

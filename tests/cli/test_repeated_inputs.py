@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.load import load_project
-from edison_ci.results.case_filter import case_filter_of
+from edison_ci.results.leaderboard import case_filter_of
 from edison_ci.store.cells import clusters_of
 from tests.opened import opened
 

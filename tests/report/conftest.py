@@ -24,7 +24,7 @@ from edison_ci.results.scores import EstimateWithInterval
 from edison_ci.results.slices import Slice
 from edison_ci.results.snapshot import Files, SuiteChange
 from edison_ci.results.weaknesses import PromptContrast
-from edison_ci.stats.pruning import Contrast
+from edison_ci.stats.convergence import Contrast
 from edison_ci.store.cells import Component
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run

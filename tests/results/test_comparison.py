@@ -16,10 +16,9 @@ from docs.gates import Answer, Graded, Results
 from edison_ci.config.gates import Gate
 from edison_ci.errors import UsageError
 from edison_ci.records import Move, Side
-from edison_ci.results.case_filter import CaseFilter
 from edison_ci.results.comparison import ComparisonEstimate, ComparisonSettings, compare_choices
 from edison_ci.results.comparison_sample import CellChoice
-from edison_ci.results.leaderboard import Scores, contrast_of
+from edison_ci.results.leaderboard import CaseFilter, Scores, contrast_of
 from edison_ci.results.metrics import metric_of
 from edison_ci.results.samples import SIDES, TwoSidedSample
 from edison_ci.results.scores import compare_with_base

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.results.case_filter import CaseFilter
-from edison_ci.results.leaderboard import Scores, common_cases, contrast_of
+from edison_ci.results.leaderboard import CaseFilter, Scores, common_cases, contrast_of
 from edison_ci.results.samples import Sample
 
 if TYPE_CHECKING:

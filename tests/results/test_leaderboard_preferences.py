@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.gates import Graded, Results
-from edison_ci.results.case_filter import CaseFilter
+from edison_ci.results.leaderboard import CaseFilter
 from edison_ci.results.pairwise import Key, PreferenceRanking, preferences_of
 
 VERSION = "b7c1e290"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.results.case_filter import CaseFilter
-from edison_ci.results.leaderboard import board_of
+from edison_ci.results.leaderboard import CaseFilter, board_of
 from edison_ci.results.run_lists import cells_of, ranked_cells
 from edison_ci.results.snapshot import complete_runs
 from edison_ci.store.database import open_database

@@ -60,8 +60,7 @@ from edison_ci.proposals.candidate import change_of, with_prompt
 from edison_ci.proposals.context import supersede_others
 from edison_ci.records import RunStatus
 from edison_ci.results.weaknesses import rivals_in
-from edison_ci.stats.convergence import converged
-from edison_ci.stats.pruning import shared_level
+from edison_ci.stats.convergence import converged, shared_level
 from edison_ci.store.database import open_for_change, open_reader
 from edison_ci.store.runs import LOOP, find_run, move_run
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion

@@ -35,8 +35,7 @@ from edison_ci.numeric import snap
 from edison_ci.proposals.guardrails import GuardrailContext
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.results.weaknesses import rivals_in
-from edison_ci.stats.convergence import FEWEST_SEARCH_CASES
-from edison_ci.stats.pruning import ALPHA
+from edison_ci.stats.convergence import ALPHA, FEWEST_SEARCH_CASES
 from edison_ci.stats.sentences import p_words, points
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run

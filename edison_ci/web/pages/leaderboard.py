@@ -8,8 +8,7 @@ from edison_ci.numeric import snap
 from edison_ci.report.charts.estimates import pareto
 from edison_ci.report.components import fluid_figure
 from edison_ci.report.run_charts import pareto_chart
-from edison_ci.results.case_filter import CaseFilter, case_filter_of
-from edison_ci.results.leaderboard import Leaderboard, board_of
+from edison_ci.results.leaderboard import CaseFilter, Leaderboard, board_of, case_filter_of
 from edison_ci.results.run_lists import newest_measured, ranked_cells
 from edison_ci.results.scores import EstimateWithInterval, totals_by_model
 from edison_ci.results.snapshot import complete_runs, measured_experiments

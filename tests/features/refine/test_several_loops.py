@@ -20,7 +20,7 @@ from edison_ci.features.simulator.assignment import parse_blocks
 from edison_ci.proposals.candidate import target_of
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.providers.adapters import provider_for
-from edison_ci.stats.pruning import shared_level
+from edison_ci.stats.convergence import shared_level
 from tests.conftest import Folder
 from tests.features.refine.workbench import (
     PROMPT,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from edison_ci.stats.convergence import Contrast, contrasts
 from edison_ci.stats.permutation import sign_flip
-from edison_ci.stats.pruning import Contrast, contrasts
 
 
 def rng(seed: int = 1) -> np.random.Generator:
