@@ -85,5 +85,5 @@ def _admit(job: Job) -> None:
 def find_job(kind: type[Kind], key: str, owner: str) -> Kind | None:
     """Return a person's job of a kind; None if it is forgotten, or another person's."""
     with _guard:
-        found = _jobs.get(key)
-    return found if isinstance(found, kind) and found.owner == owner else None
+        job = _jobs.get(key)
+    return job if isinstance(job, kind) and job.owner == owner else None

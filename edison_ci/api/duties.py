@@ -70,18 +70,18 @@ def is_due(duty: Duty, state: DutyState | None, now: dt.datetime) -> bool:
 
 
 def run_due(site: Site, duties: Sequence[Duty], now: dt.datetime) -> dict[str, Outcome]:
-    """Do the duties that are due and that no other process does; return what came of each."""
+    """Do the duties that are due and that no other process does; return their outcomes."""
     if not site.results.exists():
         return {}
-    known = stored_duties(site.results)
-    found: dict[str, Outcome] = {}
+    states = stored_duties(site.results)
+    outcomes: dict[str, Outcome] = {}
     for duty in duties:
-        if is_due(duty, known.get(duty.name), now):
+        if is_due(duty, states.get(duty.name), now):
             with try_lock(site.locks, f"duty-{duty.name}") as ours:
                 # Another process may have done it since.
                 if ours and is_due(duty, stored_duties(site.results).get(duty.name), now):
-                    found[duty.name] = _do(site, duty, now)
-    return found
+                    outcomes[duty.name] = _do(site, duty, now)
+    return outcomes
 
 
 def _do(site: Site, duty: Duty, now: dt.datetime) -> Outcome:
@@ -111,9 +111,6 @@ def _do(site: Site, duty: Duty, now: dt.datetime) -> Outcome:
     return outcome
 
 
-# --- as part of a process -------------------------------------------------------------------------
-
-
 @contextmanager
 def duties_in_background(root: Path) -> Iterator[None]:
     """Do the duties of a project in a thread while the block runs."""
@@ -128,17 +125,17 @@ def duties_in_background(root: Path) -> Iterator[None]:
 
 
 def _keep_up(root: Path, stop: threading.Event) -> None:
-    said = ""
+    reason = ""
     while not stop.is_set():
         try:
-            site = open_site(root)  # anew: its settings may have changed
+            site = open_site(root)  # again: its settings may have changed
             run_due(site, duties_of(site), site.clock())
-            said = ""
+            reason = ""
         except EdisonError as error:
-            if error.message != said:  # once, not every minute
-                said = error.message
-                logger.warning("duties are waiting", extra={"reason": said})
-        stop.wait(_TROUBLE_S if said else _LOOK_S)
+            if error.message != reason:  # once, not every minute
+                reason = error.message
+                logger.warning("duties are waiting", extra={"reason": reason})
+        stop.wait(_TROUBLE_S if reason else _LOOK_S)
 
 
 class DutyStatus(NamedTuple):
@@ -161,8 +158,8 @@ class DutyStatus(NamedTuple):
 
 def duty_statuses(site: Site) -> tuple[DutyStatus, ...]:
     """Return the duties of a project with their last and next times."""
-    known = stored_duties(site.results) if site.results.exists() else {}
-    return tuple(DutyStatus(duty, known.get(duty.name)) for duty in duties_of(site))
+    states = stored_duties(site.results) if site.results.exists() else {}
+    return tuple(DutyStatus(duty, states.get(duty.name)) for duty in duties_of(site))
 
 
 def _period(seconds: int) -> str:

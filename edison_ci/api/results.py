@@ -132,14 +132,14 @@ def render_report(project: Project, wanted: str = "latest", *, format: str = "md
     if reporter(format).texts:
         Site(project.root, project.file).require(Role.VIEWER, f"report --format {format}")
     with open_for_reading(project.root / project.file.results) as reader:
-        found = report_of(reader, [result(project, wanted).run])
+        report = report_of(reader, [result(project, wanted).run])
         private = project.file.settings.private
         sources = Sources(
             cases=lambda view: cases_of(reader, view),
             reasons=not private,
             cells=Cells(reader, texts=not private),
         )
-        content = rendered(found, format, sources)
+        content = rendered(report, format, sources)
         if isinstance(content, bytes):
             hint = "write it to a file: edison report --out FILE"
             raise UsageError(f"the format {format!r} is binary", hint=hint)

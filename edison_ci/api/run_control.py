@@ -199,6 +199,6 @@ class RunControl:
         )
 
     def _withdraw(self, run_id: str) -> None:
-        said = "the process of the run ended before it was taken; nothing was changed"
+        answer = "the process of the run ended before it was taken; nothing was changed"
         with store_writer.Writer(self.site.results) as writer:
-            writer.submit(steering.withdraw_requests(run_id, self.site.now(), said)).result()
+            writer.submit(steering.withdraw_requests(run_id, self.site.now(), answer)).result()

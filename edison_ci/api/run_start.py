@@ -142,32 +142,26 @@ def start_run(site: Site, actor: Actor, start: Start, *, offline: bool = False) 
     if not 0 < len(start.key) <= MOST_KEY_CHARS:
         raise UsageError(f"the key of a start has 1 to {MOST_KEY_CHARS} characters")
     with closing(open_reader(site.results)) as reader:
-        known = find_start(reader, start.key)
-        if known is not None:
-            _refuse_other(known, start)
-            if has_run(reader, known.run_id):
-                return known
-    if known is not None and known.workflow_url is not None:
+        earlier = find_start(reader, start.key)
+        if earlier is not None:
+            _refuse_other(earlier, start)
+            if has_run(reader, earlier.run_id):
+                return earlier
+    if earlier is not None and earlier.workflow_url is not None:
         with _turn():
-            return _dispatched(site, known.key)
-    found = StartPlan(load_project(site.root), start.experiment, offline=offline)
-    plan = found.plan
+            return _dispatched(site, earlier.key)
+    prospect = StartPlan(load_project(site.root), start.experiment, offline=offline)
+    plan = prospect.plan
     if plan.hash != start.plan_hash:
         raise PlanChanged(
             f"the plan of {start.experiment} has changed since it was shown",
             hint="look at the new plan, then start it",
         )
-    if found.dispatch_to is not None and known is None:
-        budget = start.budget_microusd
-        start = replace(start, budget_microusd=found.limit_microusd if budget is None else budget)
-        with _turn() as free:
-            if not free:
-                hint = "try again later"
-                raise CannotStart("GitHub is slow: another start waits for its answer", hint=hint)
-            return _dispatch_once(site, actor, start, found.dispatch_to)
+    if prospect.dispatch_to is not None and earlier is None:
+        return _dispatch(site, actor, start, prospect)
     if plan.blockers:
-        raise CannotStart("; ".join(plan.blockers), hint=found.hint)
-    request = known or _claim(site, actor, start)
+        raise CannotStart("; ".join(plan.blockers), hint=prospect.hint)
+    request = earlier or _claim(site, actor, start)
     if not _starts(site, start, request):
         raise CannotStart("the run has not begun yet", hint="see: edison status")
     return request
@@ -185,16 +179,13 @@ def _claim(
         entry = site.entry(actor, "dispatch run", about, after={**after, "workflow": url})
     request = StartRequest(start.key, run_id, about, start.plan_hash, actor.name, site.now(), url)
     with Writer(site.results) as writer:
-        known = writer.submit(claim_start(request, entry)).result()
-    _refuse_other(known, start)
-    return known
+        claimed = writer.submit(claim_start(request, entry)).result()
+    _refuse_other(claimed, start)
+    return claimed
 
 
 def _new_id(site: Site) -> str:
     return f"{site.clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
-
-
-# --- on GitHub ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -206,6 +197,18 @@ def _turn() -> Iterator[bool]:
     finally:
         if free:
             _dispatching.release()
+
+
+def _dispatch(site: Site, actor: Actor, start: Start, prospect: StartPlan) -> StartRequest:
+    """Ask GitHub to run the experiment, with the budget of a run that has none of its own."""
+    assert prospect.dispatch_to is not None
+    if start.budget_microusd is None:
+        start = replace(start, budget_microusd=prospect.limit_microusd)
+    with _turn() as free:
+        if not free:
+            hint = "try again later"
+            raise CannotStart("GitHub is slow: another start waits for its answer", hint=hint)
+        return _dispatch_once(site, actor, start, prospect.dispatch_to)
 
 
 def _dispatch_once(
@@ -238,12 +241,12 @@ def _dispatch_once(
 def _dispatched(site: Site, key: str) -> StartRequest:
     """Return the request of a key; raises DispatchUnknown if GitHub has not confirmed it."""
     with closing(open_reader(site.results)) as reader:
-        known = find_start(reader, key)
-    if known is None:
+        request = find_start(reader, key)
+    if request is None:
         raise CannotStart("GitHub refused to run it", hint="start it again")
-    if known.accepted_at is None:
-        raise _unknown(known, "there was no answer")
-    return known
+    if request.accepted_at is None:
+        raise _unknown(request, "there was no answer")
+    return request
 
 
 def _unknown(request: StartRequest, why: str) -> DispatchUnknown:
@@ -253,11 +256,8 @@ def _unknown(request: StartRequest, why: str) -> DispatchUnknown:
     )
 
 
-# --- here -----------------------------------------------------------------------------------------
-
-
-def _refuse_other(known: StartRequest, start: Start) -> None:
-    if (known.experiment, known.plan_hash) != (start.experiment, start.plan_hash):
+def _refuse_other(request: StartRequest, start: Start) -> None:
+    if (request.experiment, request.plan_hash) != (start.experiment, start.plan_hash):
         raise UsageError(
             "this key was used for another start", hint="choose a new key for each start"
         )
@@ -280,7 +280,7 @@ def _starts(site: Site, start: Start, request: StartRequest) -> bool:
 
 
 def resume_run(site: Site, actor: Actor, run: Run, budget_microusd: int | None = None) -> None:
-    """Resume a run that stopped; raises UsageError if it goes on or has ended."""
+    """Resume a run that stopped; raises UsageError if it is running or has ended."""
     seen = current_run(site, run)
     if seen.moving or seen.status not in (RunStatus.PAUSED, RunStatus.FAILED):
         raise UsageError(f"run {run.id} is {seen.status}: it cannot be resumed")
@@ -289,12 +289,12 @@ def resume_run(site: Site, actor: Actor, run: Run, budget_microusd: int | None =
     entry = site.entry(actor, "resume run", f"run {run.id}", after=after)
     site.note(replace(entry, run_id=run.id))
 
-    def goes_on(reader: sqlite3.Connection) -> bool:
+    def continues(reader: sqlite3.Connection) -> bool:
         now = find_run(reader, run.id)
         before = (run.owner, run.status, run.finished_at)
         return (now.owner, now.status, now.finished_at) != before
 
-    if not _begins(site, launch, goes_on):
+    if not _begins(site, launch, continues):
         raise CannotStart("the run has not begun yet", hint="see: edison status")
 
 

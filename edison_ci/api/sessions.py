@@ -9,22 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import urlsplit
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
-from edison_ci.access import own_results, programs
+from edison_ci.access import own_results
 from edison_ci.access.job import key_environment, on_base_terms
+from edison_ci.access.model_keys import KeyUses, audited_caller
 from edison_ci.access.site import Role, Site
-from edison_ci.config import service_paths
-from edison_ci.errors import TrustError, UsageError
+from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
 from edison_ci.feature import off_hint
-from edison_ci.providers import command
-from edison_ci.providers.adapters import provider_for
 from edison_ci.safety.redaction import redactor
 from edison_ci.sanitize import in_actions
 from edison_ci.telemetry import export, spans
@@ -35,8 +32,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.existing_answers import ImportedAnswers
     from edison_ci.execute.run_options import ConnectWorkers
@@ -59,48 +54,14 @@ def require_editor(project: Project, action: str) -> None:
         Site(project.root, project.file).require(Role.EDITOR, action)
 
 
-def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
-    """Return what opens models with the keys of this process, as far as the project allows."""
-    terms = on_base_terms(project)
-    environ = key_environment(terms)
-    opened = partial(
-        provider_for,
-        environ=environ,
-        offline=offline,
-        tree=terms.tree,
-        trust=service_paths.effective_trust(terms, environ),
-    )
-
-    def provider(model: Model) -> Provider:
-        if reason := terms.refused.get(model.name):
-            return command.SkippedProgram(reason)
-        return opened(model)
-
-    return provider if terms.refused else opened
-
-
 def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
     terms = on_base_terms(project)
     if terms.proposed:
         own_results.claim_new_results(project)
-    called, environ = model_caller(project, offline=offline), key_environment(terms)
-    site = Site(project.root, project.file)
-
-    def provider(model: Model) -> Provider:
-        if model.provider == "command":
-            return programs.ProgramRules(terms, environ, offline=offline).provider(model)
-        try:
-            return called(model)
-        except TrustError as refused:
-            entry = site.entry(
-                site.actor(), "refused: send a key", model.name, after=refused.message
-            )
-            site.note(entry)
-            raise
-
+    environ, site = key_environment(terms), Site(project.root, project.file)
     context = RunContext(
-        provider,
+        audited_caller(project, site, offline=offline),
         _grading,
         advice=advice("every answer is stored"),
         cache=_shared_cache(terms, environ, offline=offline),
@@ -133,26 +94,6 @@ def _lease(
     if leased is None:  # a budget that cannot be asked allows nothing
         raise UsageError("shared_budget of edison.yaml cannot be asked", hint=off_hint("site"))
     return cast("Lease", leased(terms, shared, reader, owner, offline=offline))
-
-
-class KeyUses:
-    """Audits each key that is taken for calls, by name: once for a run and a host."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._seen: set[tuple[str, str, str]] = set()
-
-    def __call__(self, model: Model, run_id: str) -> None:
-        """Write a row for each key of a model that is new in this run."""
-        address = model.address or os.environ.get(model.base_url_env or "", "")
-        host = urlsplit(address).netloc.rpartition("@")[2]
-        for name in model.keys.values():
-            if (run_id, name, host) in self._seen:
-                continue
-            self._seen.add((run_id, name, host))
-            after = {"host": host, "model": model.name}
-            entry = self._site.entry(self._site.actor(), "use key", name, after=after)
-            self._site.note(replace(entry, run_id=run_id))
 
 
 def _audit_entry(site: Site, action: str, experiment: str, after: Any) -> AuditEntry:

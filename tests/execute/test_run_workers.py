@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from edison_ci.api.sessions import SessionFactory, model_caller
+from edison_ci.access.model_keys import model_caller
+from edison_ci.api.sessions import SessionFactory
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind, WorkerState
 from edison_ci.errors import ExitCode

@@ -12,9 +12,8 @@ import click
 
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
-from edison_ci.access import proposal_terms
+from edison_ci.access import model_keys, proposal_terms
 from edison_ci.access.job import key_environment
-from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.cli.sessions import allow_code as allow_code_options
@@ -106,7 +105,7 @@ def _work(state: CliState, address: ClusterAddress, request: WorkerRequest) -> N
     project = proposal_terms.apply_base_terms(lookup.open_project(state))
     prepared = preparation.Preparation(
         project,
-        run_sessions.model_caller(project, offline=state.offline),
+        model_keys.model_caller(project, offline=state.offline),
         key_environment(project).has,
     )
     terminal.note(f"edison {__version__}, Python {preparation.PYTHON}, {project.root}")

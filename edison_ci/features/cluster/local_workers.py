@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import __version__
+from edison_ci.access.model_keys import model_caller
 from edison_ci.access.proposal_terms import apply_base_terms
-from edison_ci.api.sessions import model_caller
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.execute.check_grading import code_folder

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.access.job import key_environment
-from edison_ci.api.sessions import model_caller
+from edison_ci.access.model_keys import model_caller
 from edison_ci.checks.options import parse_check
 from edison_ci.config.load import load_project
 from edison_ci.config.program_files import check_digest
