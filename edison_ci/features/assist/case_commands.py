@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -339,46 +339,65 @@ def _low(parts: Sequence[Weak]) -> list[Weak]:
     return low[:_WEAKEST]
 
 
-def _keep_failing(session: WritingSession, writers: Writers, result: Generated) -> dict[str, Any]:
-    """Answer and grade each case; leave out those that do not fail."""
+class _Attempts(NamedTuple):
+    """Results of answering and grading cases, by their ids."""
+
+    failing: dict[str, str]
+    """The first reason why an answer fails."""
+    unknown: set[str]
+    """Cases without a grade."""
+    problems: list[str]
+
+
+def _attempt(session: WritingSession, writers: Writers, result: Generated) -> _Attempts:
+    """Answer and grade each case with every model of the experiment."""
     prompt = session.experiment.prompts[0]
     configurations = session.experiment.configurations(prompt)
-    candidates = [
+    trials = [
         tasks.Task(prompt, configuration, case.case("adversarial"), 0)
         for case in result.cases
         for configuration in configurations
     ]
-    reasons: dict[str, str] = {}
-    unknown: set[str] = set()
-    problems: list[str] = []
+    attempts = _Attempts({}, set(), [])
 
     def keep(number: int, answer: standalone.TrialAnswer | Exception) -> None:
-        task = candidates[number]
+        task = trials[number]
         name = str(task.case.id)
         if isinstance(answer, Exception):
-            unknown.add(name)
-            problems.append(str(answer))
+            attempts.unknown.add(name)
+            attempts.problems.append(str(answer))
         elif answer.grade.passed is None:
-            unknown.add(name)
+            attempts.unknown.add(name)
         elif not answer.grade.passed:
-            reasons.setdefault(name, f"{task.configuration.name}: {_why(answer)}")
+            reason = f"{task.configuration.name}: {_why(answer)}"
+            attempts.failing.setdefault(name, reason)
 
-    if not session.terminal.json:
-        session.terminal.note(
-            f"to see which of {counted(len(result.cases), 'case')} fail, without judges:"
-        )
-    calls = ((task.configuration.model, tasks.request_for(task)) for task in candidates)
+    calls = ((task.configuration.model, tasks.request_for(task)) for task in trials)
     sessions.confirm_calls(session.terminal, session.project, calls, yes=session.options.yes)
     result.cost_microusd += standalone.try_all(
-        session.project, candidates, session.experiment, session.context,
-        newer_than=utc.timestamp(session.context.now()), on_result=keep,
+        session.project,
+        trials,
+        session.experiment,
+        session.context,
+        newer_than=utc.timestamp(session.context.now()),
+        on_result=keep,
         budget_microusd=writers.left(result),
-    )  # fmt: skip
+    )
+    return attempts
+
+
+def _keep_failing(session: WritingSession, writers: Writers, result: Generated) -> dict[str, Any]:
+    """Answer and grade each case; leave out those that do not fail."""
     before = len(result.cases)
+    if not session.terminal.json:
+        session.terminal.note(f"to see which of {counted(before, 'case')} fail, without judges:")
+    attempts = _attempt(session, writers, result)
+    reasons = attempts.failing
     passing = [case for case in result.cases if case.id not in reasons]
+    ungraded = sum(case.id in attempts.unknown for case in passing)
     left_out = {
-        "on which the prompt does not fail": sum(case.id not in unknown for case in passing),
-        "without a grade": sum(case.id in unknown for case in passing),
+        "on which the prompt does not fail": len(passing) - ungraded,
+        "without a grade": ungraded,
     }
     result.refused.update({why: n for why, n in left_out.items() if n})
     result.cases = [
@@ -387,10 +406,11 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
         if case.id in reasons
     ]
     result.sifted = before - len(result.cases)
+    problems = attempts.problems[:_LISTED]
     if not session.terminal.json:
-        for reason in problems[:_LISTED]:
+        for reason in problems:
             session.terminal.note(StyledText("no answer: "), reason)
-    return {"answered": before, "failing": len(result.cases), "no_answer": problems[:_LISTED]}
+    return {"answered": before, "failing": len(result.cases), "no_answer": problems}
 
 
 def _why(answer: standalone.TrialAnswer) -> str:

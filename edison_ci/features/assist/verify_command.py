@@ -23,7 +23,7 @@ from edison_ci.records import plain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.api.case_edits import EditableFile
+    from edison_ci.api.case_edits import EditableFile, EditedFile
     from edison_ci.config.load import Experiment, Project
     from edison_ci.features.assist.drafting import Drafter
     from edison_ci.records import Case, Json
@@ -95,14 +95,6 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
             f"{counted(len(cases), 'expected answer')} not verified",
             hint="on a terminal you are asked; elsewhere: --by MODEL, or --case ID --yes",
         )
-    changes: dict[str, dict[int, Case]] = {}
-    files: dict[str, EditableFile] = {}
-    for open_case, name in agreed:
-        path, case = open_case.file.entry.path, open_case.case
-        files[path] = open_case.file
-        metadata: dict[str, Json] = {**case.metadata, "verified_by": name}
-        changes.setdefault(path, {})[open_case.place] = replace(case, metadata=metadata)
-    edited = [case_edits.change_cases(files[path], cases) for path, cases in changes.items()]
     case_change.CaseChange(
         terminal,
         project,
@@ -110,7 +102,19 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
         "verified",
         yes=request.yes or not request.by,  # a person has agreed case by case
         facts={"doubts": doubts},
-    ).settle(edited, [str(open_case.case.id) for open_case, _ in agreed])
+    ).settle(_verified(agreed), [str(open_case.case.id) for open_case, _ in agreed])
+
+
+def _verified(agreed: Sequence[tuple[_OpenCase, str]]) -> list[EditedFile]:
+    """Return the files in which cases name who agrees with them."""
+    changes: dict[str, dict[int, Case]] = {}
+    files: dict[str, EditableFile] = {}
+    for open_case, name in agreed:
+        path, case = open_case.file.entry.path, open_case.case
+        files[path] = open_case.file
+        metadata: dict[str, Json] = {**case.metadata, "verified_by": name}
+        changes.setdefault(path, {})[open_case.place] = replace(case, metadata=metadata)
+    return [case_edits.change_cases(files[path], cases) for path, cases in changes.items()]
 
 
 def _open_cases(project: Project, experiment: Experiment, ids: Sequence[str]) -> list[_OpenCase]:

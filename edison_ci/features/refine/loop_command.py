@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.features.refine.loop_report import LoopReport, PromptCourse
-    from edison_ci.proposals.candidate import RefineTarget
     from edison_ci.store.suggestions import Suggestion
 
 
@@ -93,12 +92,8 @@ def loop(state: CliState, request: LoopCommandRequest) -> None:
     experiment = lookup.find_experiment(project, request.experiment)
     first = request.prompt or experiment.prompts[0].id
     permitted = library.refine_request(project, "loop", experiment.id, first)
-    names = [first] if request.prompt else [prompt.id for prompt in experiment.prompts]
-    # On the terms of a proposal the experiment may be another one.
-    experiment = permitted.project.experiment(experiment.id)
-    targets = tuple(candidate.target_of(permitted.project, experiment, name) for name in names)
     confirmation = PlanConfirmation(terminal, yes=request.yes)
-    place = _place(state, confirmation, permitted, targets, allow_code=request.allow_code)
+    place = _place(state, confirmation, permitted, request)
     if request.pdf:
         report_pdf.find_browser()
     loop_request = start.LoopRequest(
@@ -126,23 +121,24 @@ def loop(state: CliState, request: LoopCommandRequest) -> None:
 def _place(
     state: CliState,
     confirmation: PlanConfirmation,
-    request: library.RefineRequest,
-    targets: tuple[RefineTarget, ...],
-    *,
-    allow_code: bool,
+    permitted: library.RefineRequest,
+    request: LoopCommandRequest,
 ) -> start.LoopContext:
-    project, target, terminal = request.project, request.target, confirmation.terminal
+    project, target, terminal = permitted.project, permitted.target, confirmation.terminal
+    # On the terms of a proposal the experiment may be another one.
+    experiment = project.experiment(target.experiment.id)
+    names = [request.prompt] if request.prompt else [prompt.id for prompt in experiment.prompts]
     return start.LoopContext(
         review=context.ReviewContext.of(project, offline=state.offline),
-        targets=targets,
-        refiner=request.refiner,
+        targets=tuple(candidate.target_of(project, experiment, name) for name in names),
+        refiner=permitted.refiner,
         open_context=partial(refining_factory(state, confirmation).context, project),
-        actor=request.actor,
-        audit=lambda of, made: replace(request, action="refine", target=of).audit_entry(made),
+        actor=permitted.actor,
+        audit=lambda of, made: replace(permitted, action="refine", target=of).audit_entry(made),
         advise=lambda connection: _advice(connection, project, target.experiment.id),
         on_step=lambda line: terminal.note(f"  {line}"),
         candidates=target.limits.candidates,
-        allow_code=allow_code,
+        allow_code=request.allow_code,
     )
 
 
