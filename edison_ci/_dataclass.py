@@ -119,13 +119,13 @@ def _filled(
 ) -> bool:
     """Set the fields of a record, and return whether the arguments were right."""
     in_order = [field.name for field in fields if field.init and not field.kw_only]
-    given = dict(zip(in_order, args, strict=False))
-    if len(given) < len(args) or given.keys() & values.keys():
+    arguments = dict(zip(in_order, args, strict=False))
+    if len(arguments) < len(args) or arguments.keys() & values.keys():
         return False
-    given |= values
+    arguments |= values
     for field in fields:
-        if field.init and field.name in given:
-            value = given.pop(field.name)
+        if field.init and field.name in arguments:
+            value = arguments.pop(field.name)
         elif field.default_factory is not dataclasses.MISSING:
             value = field.default_factory()
         elif field.default is not dataclasses.MISSING:
@@ -135,7 +135,7 @@ def _filled(
         else:
             continue
         _set(record, field.name, value)
-    if given:
+    if arguments:
         return False
     if hasattr(record, "__post_init__"):
         record.__post_init__()
@@ -144,7 +144,7 @@ def _filled(
 
 def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Any:
     """Return the compiled `__init__` of a class, which runs too often to be shared."""
-    known: dict[str, Any] = {"_set": _set, "_FACTORY": _FACTORY}
+    names: dict[str, Any] = {"_set": _set, "_FACTORY": _FACTORY}
     taken, lines = [], []
     for field in (*(f for f in fields if not f.kw_only), None, *(f for f in fields if f.kw_only)):
         if field is None:
@@ -153,7 +153,7 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, froze
             continue
         name, value = field.name, field.name
         if field.default_factory is not dataclasses.MISSING:
-            known[f"_new_{name}"] = field.default_factory
+            names[f"_new_{name}"] = field.default_factory
             value = (
                 f"_new_{name}() if {name} is _FACTORY else {name}"
                 if field.init
@@ -161,7 +161,7 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, froze
             )
             taken += [f"{name}=_FACTORY"] if field.init else []
         elif field.default is not dataclasses.MISSING:
-            known[f"_default_{name}"] = field.default
+            names[f"_default_{name}"] = field.default
             value = name if field.init else f"_default_{name}"
             taken += [f"{name}=_default_{name}"] if field.init else []
         elif field.init:
@@ -172,15 +172,15 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, froze
         if not frozen:
             lines.append(f" self.{name} = {value}")
         elif isinstance(slot, MemberDescriptorType):  # faster than by its name
-            known[f"_set_{name}"] = slot.__set__
+            names[f"_set_{name}"] = slot.__set__
             lines.append(f" _set_{name}(self, {value})")
         else:
             lines.append(f" _set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     text = f"def __init__(self, {', '.join(taken)}):\n" + "\n".join(lines or [" pass"])
-    exec(text, known)
-    method = known["__init__"]
+    exec(text, names)
+    method = names["__init__"]
     method.__qualname__ = f"{cls.__qualname__}.__init__"
     return method
 

@@ -76,7 +76,7 @@ class KnownBad(NamedTuple):
 def known_bad() -> KnownBad:
     """Return the bundled list."""
     value = json.loads(Path(__file__).with_name("known_bad.json").read_text(encoding="utf-8"))
-    found = tuple(
+    advisories = tuple(
         Advisory(
             row["package"],
             row["id"],
@@ -86,7 +86,7 @@ def known_bad() -> KnownBad:
         )
         for row in value["advisories"]
     )
-    return KnownBad(value["date"], found)
+    return KnownBad(value["date"], advisories)
 
 
 def normal(package: str) -> str:
@@ -96,8 +96,8 @@ def normal(package: str) -> str:
 
 def release(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version without trailing zeros, for comparisons."""
-    found = _RELEASE.match(version)
-    numbers = [int(part) for part in found[0].split(".")] if found else []
+    match = _RELEASE.match(version)
+    numbers = [int(part) for part in match[0].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
@@ -136,8 +136,8 @@ class Library:
         """Return the installed version; '' if unknown."""
         # From the folder name: importlib.metadata takes longer to import than a validation.
         origin = self._origin()
-        found = [] if origin is None else origin.parent.parent.glob(f"{self.module}-*.dist-info")
-        names = [path.name.removesuffix(".dist-info") for path in found]
+        folders = [] if origin is None else origin.parent.parent.glob(f"{self.module}-*.dist-info")
+        names = [path.name.removesuffix(".dist-info") for path in folders]
         return names[0].removeprefix(f"{self.module}-") if names else ""
 
     def folder(self) -> Path:
@@ -200,7 +200,7 @@ EXTRAS = {
 def faults_of(extra: str) -> list[str]:
     """Return the faults of the libraries of an extra."""
     libraries = [library for library in LIBRARIES if library.extra == extra]
-    return [f"{each.module} {fault}" for each in libraries if (fault := each.fault())]
+    return [f"{used.module} {fault}" for used in libraries if (fault := used.fault())]
 
 
 def install_command(extra: str) -> str:

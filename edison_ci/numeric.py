@@ -126,13 +126,13 @@ def signed_score(value: float) -> str:
     return fixed(100 * value, 1, signed=True)
 
 
-def points(found: Estimate | None) -> str:
+def points(estimate: Estimate | None) -> str:
     """Return a score with its interval: 72.6 (66.6 to 77.9)."""
-    if found is None:
+    if estimate is None:
         return NOTHING
-    if found.low is None or found.high is None:
-        return f"{score(found.estimate)} ({NO_SPAN})"
-    return f"{score(found.estimate)} ({score_span(found.low, found.high)})"
+    if estimate.low is None or estimate.high is None:
+        return f"{score(estimate.estimate)} ({NO_SPAN})"
+    return f"{score(estimate.estimate)} ({score_span(estimate.low, estimate.high)})"
 
 
 def score_span(low: float, high: float) -> str:
@@ -163,14 +163,14 @@ def percent_span(low: float, high: float) -> str:
     return f"{fixed(100 * low)} to {fixed(100 * high)}"
 
 
-def rate(found: Estimate | None) -> str:
+def rate(estimate: Estimate | None) -> str:
     """Return a pass rate with its interval: 60% of 200 (53 to 67)."""
-    if found is None:
+    if estimate is None:
         return NOTHING
-    share = f"{percent(found.estimate)} of {found.n:,}"
-    if found.low is None or found.high is None:
+    share = f"{percent(estimate.estimate)} of {estimate.n:,}"
+    if estimate.low is None or estimate.high is None:
         return share
-    return f"{share} ({percent_span(found.low, found.high)})"
+    return f"{share} ({percent_span(estimate.low, estimate.high)})"
 
 
 def dollars(microusd: float | None) -> str:

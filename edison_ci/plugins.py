@@ -38,14 +38,14 @@ class Registry:
         if target is not None:
             module, _, attribute = target.partition(":")
             return getattr(importlib.import_module(module), attribute)
-        found = self._installed.get(name)
-        if found is None:
+        point = self._installed.get(name)
+        if point is None:
             return None
         try:
-            return found.load()
+            return point.load()
         except Exception as error:  # third-party code may raise any exception
             raise UsageError(
-                f"the plugin {found.value} for {name!r} cannot be loaded: "
+                f"the plugin {point.value} for {name!r} cannot be loaded: "
                 f"{type(error).__name__}: {error}",
                 hint="reinstall or uninstall its package",
             ) from error
@@ -56,13 +56,13 @@ class Registry:
         The contract is a class, typed as a callable because it may be abstract.
         """
         assert isinstance(contract, type)
-        found: Any = self.load(name)
-        if found is None:
+        loaded: Any = self.load(name)
+        if loaded is None:
             return None
         broken = ""
-        if not (isinstance(found, type) and issubclass(found, contract)):
+        if not (isinstance(loaded, type) and issubclass(loaded, contract)):
             broken = f"is not a subclass of {contract.__module__}.{contract.__name__}"
-        elif lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        elif lacking := sorted(getattr(loaded, "__abstractmethods__", ())):
             broken = f"does not define {', '.join(lacking)}"
         if broken:
             target = self.built_in.get(name) or self._installed[name].value
@@ -70,31 +70,31 @@ class Registry:
                 f"the plugin {target} for {name!r} {broken}",
                 hint="reinstall or uninstall its package",
             )
-        kind: type[T] = found
+        kind: type[T] = loaded
         return kind
 
     def package(self, name: str) -> str | None:
         """Return name and version of the package that provides a name; None if built in."""
-        found = None if name in self.built_in else self._installed.get(name)
-        if found is None:
+        point = None if name in self.built_in else self._installed.get(name)
+        if point is None:
             return None
-        return f"{found.dist.name} {found.dist.version}" if found.dist else found.value
+        return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
     @cached_property
     def _installed(self) -> dict[str, EntryPoint]:
         from importlib.metadata import entry_points  # 60 ms, and rarely needed
 
-        found: dict[str, EntryPoint] = {}
+        points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):
             if point.name in self.built_in:
                 raise UsageError(
                     f"the plugin {point.value} has the name {point.name!r}, which is built in",
                     hint="uninstall its package",
                 )
-            if point.name in found:
+            if point.name in points:
                 raise UsageError(
                     f"two plugins of {self.group} have the name {point.name!r}",
-                    hint=f"uninstall one of {found[point.name].value} and {point.value}",
+                    hint=f"uninstall one of {points[point.name].value} and {point.value}",
                 )
-            found[point.name] = point
-        return found
+            points[point.name] = point
+        return points

@@ -34,7 +34,7 @@ _COMMAND = re.compile(r"(?m)^([^\S\n]*+)(?=::)|(?<=#)(?=#\[)")
 
 def clean(text: str) -> str:
     """Return a text without control sequences; line breaks stay."""
-    return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+    return _UNSAFE.sub(lambda match: f"\\u{{{ord(match.group()):x}}}", text)
 
 
 def line(text: str) -> str:
@@ -56,8 +56,8 @@ def without_pieces(text: str) -> str:
     return _RUN.sub(_without_end, text) if _DOTS in text else text
 
 
-def _without_end(found: re.Match[str]) -> str:
-    run = found.group()
+def _without_end(match: re.Match[str]) -> str:
+    run = match.group()
     start = _START.search(run)
     if start is None or run.rfind(_DOTS, start.end(), len(run) - _REST) < 0:
         return run
@@ -70,7 +70,7 @@ def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -
     Computed numbers lose the digits that differ between machines.
     """
     text = json.dumps(_redacted(value), indent=indent, ensure_ascii=ascii_only, default=str)
-    text = _UNSAFE.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    text = _UNSAFE.sub(lambda match: json.dumps(match.group())[1:-1], text)
     return text.replace("##[", "#\\u0023[")
 
 
@@ -114,8 +114,8 @@ def workflow_command(
     name: str, message: str, properties: Mapping[str, object] | None = None
 ) -> str:
     """Return a command for the runner of GitHub; properties without a value are left out."""
-    given = {key: value for key, value in (properties or {}).items() if value is not None}
-    listed = ",".join(f"{key}={_property(lines(str(value)))}" for key, value in given.items())
+    written = {key: value for key, value in (properties or {}).items() if value is not None}
+    listed = ",".join(f"{key}={_property(lines(str(value)))}" for key, value in written.items())
     return f"::{name}{f' {listed}' if listed else ''}::{_data(lines(message))}"
 
 

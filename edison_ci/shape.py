@@ -43,9 +43,9 @@ def wrong(
     return PydanticCustomError(code, "{text}", {"text": message, "hint": hint, "at": list(at)})
 
 
-def report(found: Iterable[Exception]) -> None:
+def report(errors: Iterable[Exception]) -> None:
     """Raise all errors of the rules of one mapping, if any."""
-    listed = [InitErrorDetails(type=error, loc=(), input=None) for error in found]  # type: ignore[typeddict-item]  # made by `wrong`
+    listed = [InitErrorDetails(type=error, loc=(), input=None) for error in errors]  # type: ignore[typeddict-item]  # made by `wrong`
     if listed:
         raise ValidationError.from_exception_data("rules", listed)
 
@@ -83,22 +83,24 @@ class Shape(BaseModel):
     def _name_unknown_keys(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         if not isinstance(value, dict):
             return handler(value)
-        known, no_null = _keys(cls)
-        unknown = [key for key in value if key not in known]
+        known_keys, no_null = _keys(cls)
+        unknown = [key for key in value if key not in known_keys]
         empty = [key for key in no_null if value.get(key, key) is None]
         if not unknown and not empty:
             made = handler(value)
             report(made.broken_rules())
             return made
-        found = [
-            InitErrorDetails(type=cls._wrong_key(str(key), known), loc=(key,), input=value[key])
+        errors = [
+            InitErrorDetails(
+                type=cls._wrong_key(str(key), known_keys), loc=(key,), input=value[key]
+            )
             for key in (*unknown, *empty)
         ]
         try:
-            handler({k: v for k, v in value.items() if k in known and k not in empty})
+            handler({k: v for k, v in value.items() if k in known_keys and k not in empty})
         except ValidationError as error:
-            found += details(error)
-        raise ValidationError.from_exception_data(cls.__name__, found)
+            errors += details(error)
+        raise ValidationError.from_exception_data(cls.__name__, errors)
 
     def broken_rules(self) -> Iterable[Exception]:
         """Return the errors of rules between keys, made by `wrong`; there are none by default."""
@@ -110,10 +112,10 @@ class Shape(BaseModel):
         return list(_keys(cls)[0])
 
     @classmethod
-    def _wrong_key(cls, key: str, known: Iterable[str]) -> PydanticCustomError:
-        if key in known:
+    def _wrong_key(cls, key: str, known_keys: Iterable[str]) -> PydanticCustomError:
+        if key in known_keys:
             return wrong("no-value", f"{key} has no value", "set a value, or remove the key")
-        near = partial(did_you_mean, key, known, otherwise="docs/files.md lists all keys")
+        near = partial(did_you_mean, key, known_keys, otherwise="docs/files.md lists all keys")
         hint = cls.tombstones.get(key) or near
         return wrong("unknown-key", f"unknown key {short(key)}", hint)
 
@@ -269,8 +271,8 @@ class _Unique:
     def check(value: tuple[Any, ...]) -> tuple[Any, ...]:
         for index, item in enumerate(value):
             if item in value[:index]:
-                said = f"{short(item)} is listed twice"
-                raise wrong("duplicate", said, "remove one", at=(index,))
+                message = f"{short(item)} is listed twice"
+                raise wrong("duplicate", message, "remove one", at=(index,))
         return value
 
     def __get_pydantic_core_schema__(
@@ -303,8 +305,8 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), value):
         odd = odd_character(value)
-        said = f"{short(value)} contains {odd}" if odd else f"{short(value)} is not a name"
-        raise wrong("name", said, _NAME_HINT)
+        message = f"{short(value)} contains {odd}" if odd else f"{short(value)} is not a name"
+        raise wrong("name", message, _NAME_HINT)
     return value
 
 
@@ -317,10 +319,10 @@ Name = Annotated[
 
 def _variable(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        shown = repr(value) if len(value) < 9 else f"{value[:4]!r}..."
+        excerpt = repr(value) if len(value) < 9 else f"{value[:4]!r}..."
         raise wrong(
             "env-name",
-            f"{shown} is not the name of an environment variable",
+            f"{excerpt} is not the name of an environment variable",
             "write a name such as OPENAI_API_KEY; never write the key itself",
         )
     return value
@@ -360,10 +362,10 @@ def _date(value: str) -> str:
     try:
         dt.date.fromisoformat(value)
     except ValueError:
-        known = False
+        is_date = False
     else:
-        known = re.fullmatch(_DATE, value) is not None  # Python reads weeks, 2026-W01-1, too
-    if not known:
+        is_date = re.fullmatch(_DATE, value) is not None  # Python reads weeks, 2026-W01-1, too
+    if not is_date:
         raise wrong("date", f"{short(value)} is not a date", "write YYYY-MM-DD")
     return value
 
@@ -407,8 +409,8 @@ class Percent:
     def _share(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        if found := PERCENT.match(value):
-            return float(found.group(1)) / 100
+        if match := PERCENT.match(value):
+            return float(match.group(1)) / 100
         raise wrong("share", f"{short(value)} is not a share", "write 80% or 0.8")
 
     def __get_pydantic_core_schema__(
@@ -439,14 +441,14 @@ def some_of_keys(*names: str) -> dict[str, Any]:
 
 def need_one_of(shape: Shape, *names: str, of: str, add: str) -> None:
     """Refuse a mapping without exactly one of these keys; `of` names the mapping."""
-    given = [name for name in names if getattr(shape, name) is not None]
-    if len(given) == 1:
+    present = [name for name in names if getattr(shape, name) is not None]
+    if len(present) == 1:
         return
-    said = f"this has {' and '.join(given)}" if given else "this has none"
-    hint = "write one entry for each" if given else f"add {add}"
+    fault = f"this has {' and '.join(present)}" if present else "this has none"
+    hint = "write one entry for each" if present else f"add {add}"
     listed = f"{', '.join(names[:-1])} or {names[-1]}"
-    at = (given[1],) if given else ()
-    raise wrong("exactly-one", f"{of} needs exactly one of {listed}; {said}", hint, at=at)
+    at = (present[1],) if present else ()
+    raise wrong("exactly-one", f"{of} needs exactly one of {listed}; {fault}", hint, at=at)
 
 
 def repeats(keys: Iterable[Hashable]) -> Iterator[tuple[int, int]]:

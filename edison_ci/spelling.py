@@ -15,12 +15,12 @@ _LONGEST = 200
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], *, label: str = "allowed", otherwise: str = ""
+    name: str, known_names: Iterable[str], *, label: str = "allowed", otherwise: str = ""
 ) -> str:
     """Return a hint with the nearest known name, or with all of them if they are few."""
     import difflib  # only needed after an error; the import takes milliseconds
 
-    names = sorted({str(each) for each in known if len(each) <= _LONGEST})
+    names = sorted({str(known_name) for known_name in known_names if len(known_name) <= _LONGEST})
     folded = {k.casefold(): k for k in names}
     near = difflib.get_close_matches(name[:_LONGEST].casefold(), folded, n=1, cutoff=0.6)
     if near:

@@ -139,8 +139,8 @@ def run_program(root: Path, command: Sequence[str], request: str) -> Json:
 
 def entry_command(terms: Terms, *arguments: str) -> list[str]:
     """Return the command of a child of this process that runs code; see `child_entry`."""
-    told = json.dumps(dataclasses.asdict(terms))
-    return [sys.executable, "-I", str(_ENTRY), str(os.getpid()), told, *arguments]
+    written_terms = json.dumps(dataclasses.asdict(terms))
+    return [sys.executable, "-I", str(_ENTRY), str(os.getpid()), written_terms, *arguments]
 
 
 def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
@@ -155,25 +155,25 @@ def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
         except OSError as error:
             raise EvaluationError(f"{name} cannot be started: {error.strerror}") from None
         try:
-            said = child.communicate(request.encode())
+            output = child.communicate(request.encode())
         except EvaluationError as error:
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:
             child.end()
-    if said.code == _NO_SANDBOX and terms.sandbox != "none":
+    if output.code == _NO_SANDBOX and terms.sandbox != "none":
         raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
-    if said.code == TOO_MANY_PROCESSES and terms.sandbox == "namespaces":
+    if output.code == TOO_MANY_PROCESSES and terms.sandbox == "namespaces":
         raise EvaluationError(f"{name} was stopped: {CHECK_LIMITS.too_many_processes}")
-    if said.code != 0:
-        lines = said.err.decode("utf-8", "replace").strip().splitlines()
+    if output.code != 0:
+        lines = output.err.decode("utf-8", "replace").strip().splitlines()
         last = quote(lines[-1], 150) if lines else "no error output"
-        raise EvaluationError(f"{name} ended with {_ending(said.code)}: {last}")
+        raise EvaluationError(f"{name} ended with {_ending(output.code)}: {last}")
     try:
-        found: Json = json.loads(said.out, parse_constant=_refuse)
+        result: Json = json.loads(output.out, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        shown = quote(said.out[:200].decode("utf-8", "replace"))
-        raise EvaluationError(f"{name} wrote {shown}, which is not JSON") from None
-    return found
+        excerpt = quote(output.out[:200].decode("utf-8", "replace"))
+        raise EvaluationError(f"{name} wrote {excerpt}, which is not JSON") from None
+    return result
 
 
 def _sandbox_is_optional() -> bool:
@@ -242,8 +242,8 @@ def process_stats() -> list[list[int]]:
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
             fields = entry.read_bytes().rpartition(b")")[2].split()
-            wanted = (_PARENT, _SESSION, _THREADS, _RESIDENT)
-            stats.append([int(entry.parent.name), *(int(fields[index]) for index in wanted)])
+            places = (_PARENT, _SESSION, _THREADS, _RESIDENT)
+            stats.append([int(entry.parent.name), *(int(fields[index]) for index in places)])
     return stats
 
 

@@ -166,9 +166,9 @@ def _show_only(system: Any, terms: dict[str, Any]) -> bool:
         return bool(system.mount(*names, flags, options.encode()) == 0)
 
     def attribute(path: str, flags: int, on: int, off: int) -> bool:
-        wanted = (ctypes.c_uint64 * 4)(on, off, 0, 0)
-        size = ctypes.sizeof(wanted)
-        status = system.syscall(_MOUNT_SETATTR, _HERE, path.encode(), flags, wanted, size)
+        attributes = (ctypes.c_uint64 * 4)(on, off, 0, 0)
+        size = ctypes.sizeof(attributes)
+        status = system.syscall(_MOUNT_SETATTR, _HERE, path.encode(), flags, attributes, size)
         return bool(status == 0)
 
     folder, home = str(Path.cwd()), os.environ["HOME"]
@@ -420,8 +420,8 @@ def call(file: str, function: str) -> None:
         raise ImportError(f"{file} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = getattr(module, function)(request["output"], request["expected"], request["case"])
-    json.dump(found, result, default=_number)
+    grade = getattr(module, function)(request["output"], request["expected"], request["case"])
+    json.dump(grade, result, default=_number)
     result.close()
 
 

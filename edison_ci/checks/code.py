@@ -28,11 +28,11 @@ _TARGET = re.compile(r"(?P<file>[^:]+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)"
 
 
 def _target(value: str) -> str:
-    found = _TARGET.fullmatch(value)
-    if not found:
+    match = _TARGET.fullmatch(value)
+    if not match:
         raise wrong("python", f"{short(value)} is not a function", "write checks/tone.py:check")
     try:
-        return f"{inside(found['file'])}:{found['function']}"
+        return f"{inside(match['file'])}:{match['function']}"
     except Fault as fault:
         raise wrong(fault.code, fault.message, fault.hint) from None
 
@@ -67,12 +67,12 @@ class CodeCheck(Check):
         outcomes, request = answered.outcomes, _request(answered)
         if outcomes is not None and self.program not in outcomes:
             raise CodeAtWorker(self.program, request)
-        found = None if outcomes is None else outcomes[self.program]
-        if found is None:
+        outcome = None if outcomes is None else outcomes[self.program]
+        if outcome is None:
             return self.run(answered.root, request)
-        if found.score is None:
-            raise EvaluationError(found.reason)
-        return Grade(found.score, found.reason, found.passed)
+        if outcome.score is None:
+            raise EvaluationError(outcome.reason)
+        return Grade(outcome.score, outcome.reason, outcome.passed)
 
     def run(self, root: Path, request: str) -> Grade:
         """Return the grade by the code in a folder; raises EvaluationError."""
@@ -94,7 +94,7 @@ class CodeCheck(Check):
 def _request(answered: ParsedAnswer) -> str:
     """Return what the code reads; the order of keys is that of the case."""
     case = answered.case
-    told = {
+    request = {
         "output": answered.text,
         "expected": case.expected,
         "case": {
@@ -108,26 +108,26 @@ def _request(answered: ParsedAnswer) -> str:
             "kind": case.kind,
         },
     }
-    return json.dumps(told)
+    return json.dumps(request)
 
 
-def _grade(found: Json) -> Grade:
+def _grade(result: Json) -> Grade:
     """Return the grade of a result: a number, a boolean, or a map."""
-    if not isinstance(found, dict):
-        return Grade(_score(found))
-    reason, passed = found.get("reason", ""), found.get("pass")
+    if not isinstance(result, dict):
+        return Grade(_score(result))
+    reason, passed = result.get("reason", ""), result.get("pass")
     if not (isinstance(reason, str) and isinstance(passed, bool | None)):
         raise EvaluationError("in the result, reason is not a string or pass is not a boolean")
-    if "score" not in found and passed is None:
-        raise EvaluationError(f"the result has neither score nor pass: {quote(str(found))}")
-    score = _score(found["score"]) if "score" in found else float(bool(passed))
+    if "score" not in result and passed is None:
+        raise EvaluationError(f"the result has neither score nor pass: {quote(str(result))}")
+    score = _score(result["score"]) if "score" in result else float(bool(passed))
     return Grade(score, shorten(reason), passed)
 
 
-def _score(found: Json) -> float:
-    if not isinstance(found, int | float) or not math.isfinite(found) or not 0 <= found <= 1:
-        raise EvaluationError(f"the result is {quote(str(found))}, not a score from 0 to 1")
-    return float(found)
+def _score(result: Json) -> float:
+    if not isinstance(result, int | float) or not math.isfinite(result) or not 0 <= result <= 1:
+        raise EvaluationError(f"the result is {quote(str(result))}, not a score from 0 to 1")
+    return float(result)
 
 
 class Python(CodeCheck):

@@ -49,14 +49,14 @@ def unpack_vector(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def cosine_of_vectors(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine_of_vectors(vector: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine of two vectors; 0 if one is zero. Raises EvaluationError."""
-    if len(one) != len(other):
-        sizes = f"{len(one):,} and {len(other):,} numbers"
+    if len(vector) != len(other):
+        sizes = f"{len(vector):,} and {len(other):,} numbers"
         raise EvaluationError(f"the embeddings cannot be compared: vectors of {sizes}")
-    length = math.sqrt(_dot(one, one) * _dot(other, other))
-    return _dot(one, other) / length if length else 0.0
+    length = math.sqrt(_dot(vector, vector) * _dot(other, other))
+    return _dot(vector, other) / length if length else 0.0
 
 
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+def _dot(vector: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(vector, other, strict=True))

@@ -117,10 +117,10 @@ class ParsedAnswer:
             except Fault as fault:
                 message = cut_off_note(fault.message, self.completion)
                 self._parsed.append(Fault(fault.code, message, fault.hint, at=fault.at))
-        found = self._parsed[0]
-        if isinstance(found, Fault):
-            raise found
-        return found
+        parsed = self._parsed[0]
+        if isinstance(parsed, Fault):
+            raise parsed
+        return parsed
 
 
 def cut_off_note(reason: str, completion: Completion) -> str:
@@ -132,11 +132,11 @@ def cut_off_note(reason: str, completion: Completion) -> str:
 
 def strip_fence(text: str) -> str:
     """Return the text without a code fence around all of it, trimmed."""
-    found = _FENCE.match(text)
+    fence = _FENCE.match(text)
     whole = text.strip()
-    if found is None or not whole.endswith("```"):
+    if fence is None or not whole.endswith("```"):
         return whole
-    inner = text[found.end() : text.rindex("```")]
+    inner = text[fence.end() : text.rindex("```")]
     return whole if "```" in inner else inner.strip()
 
 
@@ -158,12 +158,12 @@ def shorten(reason: str) -> str:
     return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
 
 
-def check_named(wanted: str, names: Collection[str]) -> str | None:
+def check_named(name_or_kind: str, names: Collection[str]) -> str | None:
     """Return the check of a name, or the only one of a kind such as `regex`; None otherwise."""
-    if wanted in names:
-        return wanted
-    found = [name for name in names if name.startswith(f"{wanted} ")]
-    return found[0] if len(found) == 1 else None
+    if name_or_kind in names:
+        return name_or_kind
+    of_kind = [name for name in names if name.startswith(f"{name_or_kind} ")]
+    return of_kind[0] if len(of_kind) == 1 else None
 
 
 def refuse_long(answered: ParsedAnswer, check: str, longest: int) -> None:

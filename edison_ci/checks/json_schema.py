@@ -44,8 +44,8 @@ def validator(schema: Any, *, formats: bool = True) -> Validator:
 
 def is_known_draft(name: str) -> bool:
     """Whether there is a validator for the draft that `$schema` names."""
-    found = str(_draft({"$schema": name}).META_SCHEMA["$schema"])
-    return found.rstrip("#") == name.rstrip("#")
+    draft = str(_draft({"$schema": name}).META_SCHEMA["$schema"])
+    return draft.rstrip("#") == name.rstrip("#")
 
 
 def draft_errors(schema: Any, draft: Any) -> Iterator[ValidationError]:
@@ -55,8 +55,8 @@ def draft_errors(schema: Any, draft: Any) -> Iterator[ValidationError]:
 
 def keywords(schema: Any) -> frozenset[str]:
     """Return the keywords that contain schemas, by the draft of a schema."""
-    known = frozenset(_draft(schema).VALIDATORS) | {"definitions"}
-    return known | {"$defs"} if known & {"$dynamicRef", "$recursiveRef"} else known
+    words = frozenset(_draft(schema).VALIDATORS) | {"definitions"}
+    return words | {"$defs"} if words & {"$dynamicRef", "$recursiveRef"} else words
 
 
 def resolver(schema: Any) -> Callable[[str], Any]:
@@ -124,14 +124,14 @@ def _is_date(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    found = _TIME.fullmatch(text)
-    if found is None or found[3] != "60":
-        return found is not None
+    match = _TIME.fullmatch(text)
+    if match is None or match[3] != "60":
+        return match is not None
     # A leap second is the last one of a day in UTC.
-    minutes = int(found[1]) * 60 + int(found[2])
-    if found[4]:
-        away = int(found[5]) * 60 + int(found[6])
-        minutes += -away if found[4] == "+" else away
+    minutes = int(match[1]) * 60 + int(match[2])
+    if match[4]:
+        away = int(match[5]) * 60 + int(match[6])
+        minutes += -away if match[4] == "+" else away
     return minutes % _DAY_MIN == _DAY_MIN - 1
 
 
@@ -179,8 +179,8 @@ def _is_uri_reference(text: str) -> bool:
     return _is_address(_URI.fullmatch(text) or _RELATIVE.fullmatch(text))
 
 
-def _is_address(found: re.Match[str] | None) -> bool:
-    return found is not None and (found["ip"] is None or _is_ipv6(found["ip"]))
+def _is_address(match: re.Match[str] | None) -> bool:
+    return match is not None and (match["ip"] is None or _is_ipv6(match["ip"]))
 
 
 FORMATS: dict[str, Callable[[str], object]] = {

@@ -67,9 +67,9 @@ class Refusal(Check):
         """Return 1 if the answer was filtered, or starts with words that decline or reprove."""
         if answered.completion.finish_reason == FinishReason.CONTENT_FILTER:
             return Grade(1.0, "the provider filtered the answer")
-        found = find_refusal(answered.text)
-        if found is not None:
-            return Grade(1.0, f"the answer declines: {quote(found)}")
+        words = find_refusal(answered.text)
+        if words is not None:
+            return Grade(1.0, f"the answer declines: {quote(words)}")
         return Grade(0.0, "the answer does not decline")
 
 
@@ -88,14 +88,14 @@ class Language(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if py3langid identifies the language of the answer as this one."""
-        wanted, identify = answered.render_required(self.value), _identifier()
-        if wanted not in identify.labels:
-            raise EvaluationError(f"{quote(wanted)} is not a language that py3langid knows")
+        code, identify = answered.render_required(self.value), _identifier()
+        if code not in identify.labels:
+            raise EvaluationError(f"{quote(code)} is not a language that py3langid knows")
         text = answered.text[:_READ]
         if not any(character.isalpha() for character in text):
             return Grade(0.0, "the answer has no words")
-        found = str(identify.classify(text)[0])
-        return Grade.of(found == wanted, f"the answer is in {quote(found)}, not in {wanted!r}")
+        language = str(identify.classify(text)[0])
+        return Grade.of(language == code, f"the answer is in {quote(language)}, not in {code!r}")
 
 
 _ENOUGH_LETTERS = 20
@@ -106,8 +106,8 @@ def language_of(text: str) -> str | None:
     """Return the language of a text; None if it is too short to tell, or cannot be told here."""
     if PY3LANGID.fault() or sum(map(str.isalpha, text[:_READ])) < _ENOUGH_LETTERS:
         return None
-    found = str(_identifier().classify(text[:_READ])[0])
-    return None if found == _NO_LANGUAGE else found
+    language = str(_identifier().classify(text[:_READ])[0])
+    return None if language == _NO_LANGUAGE else language
 
 
 class _Identifier(NamedTuple):

@@ -57,12 +57,12 @@ def count_sentences(text: str) -> int:
     """
     text = _apart(text)
     count = start = 0
-    for found in _END.finditer(text):
-        if found["marks"] and not found["marks"].strip(".\u2026") and not _ends(text, found):
+    for end in _END.finditer(text):
+        if end["marks"] and not end["marks"].strip(".\u2026") and not _ends(text, end):
             continue
-        if _HAS_WORD.search(text, start, found.end()):
+        if _HAS_WORD.search(text, start, end.end()):
             count += 1
-        start = found.end()
+        start = end.end()
     return count + (1 if _HAS_WORD.search(text, start) else 0)
 
 
@@ -73,26 +73,26 @@ def _apart(text: str) -> str:
     lines: list[str] = []
     inside = False
     for line in text.split("\n"):
-        found = _MARKED.match(line)
+        mark = _MARKED.match(line)
         unindented = bool(line[:1].strip())
-        if found or (inside and unindented):
+        if mark or (inside and unindented):
             lines.append("")
-        lines.append(line if found is None else line[found.end() :])
-        inside = found is not None or (inside and not unindented)
+        lines.append(line if mark is None else line[mark.end() :])
+        inside = mark is not None or (inside and not unindented)
     return "\n".join(lines)
 
 
-def _ends(text: str, found: re.Match[str]) -> bool:
+def _ends(text: str, end: re.Match[str]) -> bool:
     """Whether a full stop ends a sentence: not after an abbreviation or initials.
 
     Lower case after it does not tell: many people write no capitals. After dots it does.
     """
-    following = _NEXT.match(text, found.end())
-    if found["marks"] != ".":
+    following = _NEXT.match(text, end.end())
+    if end["marks"] != ".":
         return not (following and following[1].islower())
     if not following or not following[1]:
         return True
-    before = _LAST_WORD.search(text[max(found.start() - _LOOK_BACK, 0) : found.start()])
+    before = _LAST_WORD.search(text[max(end.start() - _LOOK_BACK, 0) : end.start()])
     word = before.group().lower() if before else ""
     return word not in _ABBREVIATIONS and not _initials(word)
 
@@ -184,8 +184,8 @@ class Tokens(_Counted):
             return self._grade_count(tokens, "token")
         size = len(answered.completion.text.encode("utf-8", "surrogatepass"))
         tokens = -(-size // _BYTES_PER_TOKEN)
-        said = f"the answer has about {tokens:,} tokens (estimated, the provider gave no count)"
-        return self._within(tokens, said)
+        message = f"the answer has about {tokens:,} tokens (estimated, the provider gave no count)"
+        return self._within(tokens, message)
 
 
 class Latency(Check):
@@ -231,7 +231,7 @@ class FinishReason(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the model stopped for the reason."""
-        found = answered.completion.finish_reason
-        if found == self.value:
+        reason = answered.completion.finish_reason
+        if reason == self.value:
             return Grade(1.0, f"the model stopped for {self.value}")
-        return Grade(0.0, f"the model stopped for {quote(found)}, not for {self.value}")
+        return Grade(0.0, f"the model stopped for {quote(reason)}, not for {self.value}")

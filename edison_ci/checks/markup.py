@@ -44,9 +44,9 @@ def check_xml(text: str) -> None:
     except UnicodeEncodeError:
         raise NotMarkupError("not XML: a lone surrogate is not a character") from None
     except expat.ExpatError as error:
-        said = expat.ErrorString(error.code)
+        reason = expat.ErrorString(error.code)
         place = f"line {error.lineno}, column {error.offset + 1}"
-        raise NotMarkupError(f"not XML: {said} ({place})") from None
+        raise NotMarkupError(f"not XML: {reason} ({place})") from None
 
 
 def _refuse_entity(name: str, *_: object) -> NoReturn:
@@ -74,23 +74,23 @@ class _Html:
         """Whether there was an element of HTML."""
 
     def read(self) -> None:
-        while found := _MARK.search(self._text, self._at):
-            if found[2]:
-                self._tag(found)
-            elif found[3] == "!--":
-                self._at = self._after("-->", found.end(), "a comment")
+        while mark := _MARK.search(self._text, self._at):
+            if mark[2]:
+                self._tag(mark)
+            elif mark[3] == "!--":
+                self._at = self._after("-->", mark.end(), "a comment")
             else:
-                self._at = self._after(">", found.end(), "a declaration")
+                self._at = self._after(">", mark.end(), "a declaration")
         left = [name for name in self._open if name not in _MAY_STAY_OPEN]
         if left:
             raise NotMarkupError(f"not HTML: <{left[-1][:40]}> is never closed")
 
-    def _tag(self, found: re.Match[str]) -> None:
-        name = found[2].lower()
-        self._at = end = self._end_of_tag(found.end())
+    def _tag(self, mark: re.Match[str]) -> None:
+        name = mark[2].lower()
+        self._at = end = self._end_of_tag(mark.end())
         self.known = self.known or name in _KNOWN
-        if found[1]:
-            self._close(name, found.start())
+        if mark[1]:
+            self._close(name, mark.start())
         elif name not in _VOID and self._text[end - 2] != "/":
             self._open.append(name)
             if name in _RAW:
@@ -109,8 +109,8 @@ class _Html:
     def _end_of_tag(self, at: int) -> int:
         """Return the position after the > that is not inside of quotes."""
         while True:
-            found = _UNTIL_QUOTE.match(self._text, at)
-            at = found.end() if found else at
+            match = _UNTIL_QUOTE.match(self._text, at)
+            at = match.end() if match else at
             if at >= len(self._text):
                 raise NotMarkupError("not HTML: a tag has no end")
             if self._text[at] == ">":

@@ -352,9 +352,9 @@ def _texts(value: Any) -> Any:
         raise wrong("type", f"{short(value)} is not a list of texts", _LIST_HINT)
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item:
-            said = f"{short(item)} is not a text" if item != "" else "the text is empty"
+            message = f"{short(item)} is not a text" if item != "" else "the text is empty"
             hint = "quote it" if item != "" else "write the text, or remove it"
-            raise wrong("type", said, hint, at=(index,))
+            raise wrong("type", message, hint, at=(index,))
     return tuple(_compile(item) for item in value)
 
 
@@ -411,14 +411,14 @@ def check_class(name: str) -> type[Check] | None:
     kind = REGISTRY.load_class(name, Check)
     if kind is None or name in REGISTRY.built_in:
         return kind
-    lacking = [each for each in ("check", "example") if not hasattr(kind, each)]
+    lacking = [attribute for attribute in ("check", "example") if not hasattr(kind, attribute)]
     lacking += ["evaluate"] if kind.evaluate is Check.evaluate else []
-    said = f"does not define {', '.join(lacking)}" if lacking else ""
-    if not said and kind.check != name:
-        said = f"calls itself {kind.check!r}"
-    if said:
+    fault = f"does not define {', '.join(lacking)}" if lacking else ""
+    if not fault and kind.check != name:
+        fault = f"calls itself {kind.check!r}"
+    if fault:
         raise UsageError(
-            f"the check {name!r} of {REGISTRY.package(name)} {said}",
+            f"the check {name!r} of {REGISTRY.package(name)} {fault}",
             hint="reinstall or uninstall the package it is from",
         )
     return kind
@@ -441,10 +441,10 @@ def parse_check(entry: Any, depth: int = 1) -> Check:
     try:
         return kind.model_validate(options, context={"depth": depth})
     except ValidationError as error:
-        found = details(error, below=(name,))
+        errors = details(error, below=(name,))
         if options is not argument:
-            found = [_at_argument(item, (name, str(kind.main))) for item in found]
-        raise ValidationError.from_exception_data(name, found) from None
+            errors = [_at_argument(item, (name, str(kind.main))) for item in errors]
+        raise ValidationError.from_exception_data(name, errors) from None
 
 
 def _near_check(name: str) -> str:
@@ -465,8 +465,8 @@ def _no_entry(entry: Any) -> Exception:
     if len(names) == 1:
         hint = f"put {' and '.join(others)} inside: {names[0][:50]}: {{..., {others[0]}: ...}}"
     listed = ", ".join(str(key) for key in entry)
-    said = f"a check is a map with exactly one name; this has {len(entry)} keys: {listed}"
-    return wrong("check", said if len(said) < 200 else said[:197] + "...", hint)
+    message = f"a check is a map with exactly one name; this has {len(entry)} keys: {listed}"
+    return wrong("check", message if len(message) < 200 else message[:197] + "...", hint)
 
 
 def _at_argument(item: "InitErrorDetails", main: tuple[str, str]) -> "InitErrorDetails":

@@ -48,20 +48,24 @@ def parse_output(raw: str, expect: str, schema: Json = None) -> Output:
     if expect == "none" and "<" not in raw:
         return Output(raw, raw, schema=schema)
     try:
-        found = run_limited("reading the answer", lambda: _parse(raw, expect))
+        output = run_limited("reading the answer", lambda: _parse(raw, expect))
     except EvaluationError as error:
         return Output(raw, raw, failed=str(error))
-    return found if schema is None else replace(found, schema=schema)
+    return output if schema is None else replace(output, schema=schema)
 
 
 def _parse(raw: str, expect: str) -> Output:
     thinking, text = _without_thinking(raw)
     if expect in ("response", "response+json"):
-        found = [text[start:end] for start, end in _sections(_RESPONSE, text)]
-        if len(found) != 1:
-            what = "no <response> section" if not found else f"{len(found)} <response> sections"
+        responses = [text[start:end] for start, end in _sections(_RESPONSE, text)]
+        if len(responses) != 1:
+            what = (
+                "no <response> section"
+                if not responses
+                else f"{len(responses)} <response> sections"
+            )
             return Output(raw, text, thinking, malformed=what)
-        text = found[0].strip()
+        text = responses[0].strip()
     if expect not in ("json", "response+json"):
         return Output(raw, text, thinking)
     try:
@@ -74,12 +78,12 @@ def _parse(raw: str, expect: str) -> Output:
 def _sections(tag: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the contents of `<tag>...</tag>`; tags do not nest."""
     start: int | None = None
-    for found in tag.finditer(text):
-        is_end = text[found.start() + 1] == "/"
+    for mark in tag.finditer(text):
+        is_end = text[mark.start() + 1] == "/"
         if start is None and not is_end:
-            start = found.end()
+            start = mark.end()
         elif start is not None and is_end:
-            yield start, found.start()
+            yield start, mark.start()
             start = None
 
 

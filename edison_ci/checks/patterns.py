@@ -122,12 +122,12 @@ def search(pattern: str, text: str) -> str | None:
     if len(pattern) > MAX_PATTERN:
         raise EvaluationError(f"{_shown(pattern)} is longer than {MAX_PATTERN:,} characters")
     try:
-        known = analyse_pattern(pattern)
+        analysed = analyse_pattern(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise EvaluationError(f"{_shown(pattern)} is not valid: {error}") from None
-    if len(text) <= known.reach:
-        found = known.compiled.search(text)
-        return None if found is None else found.group()[:SHOWN]
+    if len(text) <= analysed.reach:
+        match = analysed.compiled.search(text)
+        return None if match is None else match.group()[:SHOWN]
     reply = time_limit.run_job("search", pattern, text, what=_shown(pattern), limit_s=LIMIT_S)
     return str(reply[0]) if isinstance(reply, list) else None
 

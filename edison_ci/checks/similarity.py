@@ -48,10 +48,10 @@ class _Model(NamedTuple):
 
     def vector(self, text: str) -> NDArray[float64]:
         """Return the sum of the vectors of the tokens: the direction is that of their mean."""
-        found = self.tokenizer.encode(text, add_special_tokens=False).ids
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
         # Half-precision numbers have so few digits that double precision adds them up without
         # rounding: the sum does not depend on its order, nor on the machine.
-        total: NDArray[float64] = self.weights[found].sum(axis=0, dtype="float64")
+        total: NDArray[float64] = self.weights[ids].sum(axis=0, dtype="float64")
         return total
 
 
@@ -67,10 +67,10 @@ def _model() -> _Model:
         return _Model(tokenizer, load_file(folder / _WEIGHTS)["embedding.weight"])
 
 
-def cosine(one: str, other: str) -> float:
+def cosine(text: str, other: str) -> float:
     """Return the cosine of the embeddings of two texts; 0 if a vector is zero."""
     model = _model()
-    a, b = model.vector(one), model.vector(other)
+    a, b = model.vector(text), model.vector(other)
     length = math.sqrt(_dot(a, a) * _dot(b, b))
     return _dot(a, b) / length if length else 0.0
 
@@ -82,7 +82,9 @@ class Meanings:
     """Texts that others are compared with by meaning, if the extra `embeddings` is installed."""
 
     def __init__(self) -> None:
-        self.available = not any(each.fault() for each in (SAFETENSORS, TOKENIZERS, WORDLLAMA))
+        self.available = not any(
+            library.fault() for library in (SAFETENSORS, TOKENIZERS, WORDLLAMA)
+        )
         self._vectors: list[NDArray[float64]] = []
         self._stacked: NDArray[float64] | None = None
 
@@ -99,9 +101,9 @@ class Meanings:
         if self._stacked is None or len(self._vectors) - len(self._stacked) > _STACKED_AT_ONCE:
             self._stacked = np.stack(self._vectors)
         here, start = self._unit(text), len(self._stacked)
-        found = {int(place) for place in np.flatnonzero(self._stacked @ here >= at_least)}
+        places = {int(place) for place in np.flatnonzero(self._stacked @ here >= at_least)}
         late = enumerate(self._vectors[start:], start)
-        return found | {place for place, each in late if float(each @ here) >= at_least}
+        return places | {place for place, vector in late if float(vector @ here) >= at_least}
 
     @staticmethod
     def _unit(text: str) -> NDArray[float64]:
@@ -164,14 +166,14 @@ class NearTexts:
 
     def similar(self, text: str, at_least: float) -> set[int]:
         """Return the places of remembered texts that are at least this similar."""
-        found = process.extract(
+        matches = process.extract(
             self._spelled(text),
             self._texts,
             scorer=Indel.normalized_similarity,
             score_cutoff=at_least,
             limit=None,
         )
-        return {place for _, _, place in found}
+        return {place for _, _, place in matches}
 
     def _spelled(self, text: str) -> str:
         return "".join([_letter(word, self._letters) for word in split_words(text)])
@@ -185,27 +187,27 @@ def split_words(text: str) -> list[str]:
 def rouge_l(answer: str, reference: str) -> float:
     """Return the F1 of the longest common subsequence of words."""
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = split_words(answer), split_words(reference)
-    _refuse(one, other, "words")
+    first, second = split_words(answer), split_words(reference)
+    _refuse(first, second, "words")
     letters: dict[
         str, str
     ] = {}  # one character for each word: strings compare ten times as fast as lists
-    spelled = ["".join([_letter(word, letters) for word in words]) for words in (one, other)]
-    return _f1(int(LCSseq.similarity(*spelled)), len(one), len(other))
+    spelled = ["".join([_letter(word, letters) for word in words]) for words in (first, second)]
+    return _f1(int(LCSseq.similarity(*spelled)), len(first), len(second))
 
 
 def _letter(word: str, letters: dict[str, str]) -> str:
-    found = letters.get(word)
-    if found is None:
-        found = letters[word] = chr(_FIRST_LETTER + len(letters) % _LETTERS)
-    return found
+    letter = letters.get(word)
+    if letter is None:
+        letter = letters[word] = chr(_FIRST_LETTER + len(letters) % _LETTERS)
+    return letter
 
 
 def rouge_n(answer: str, reference: str, n: int) -> float:
     """Return the F1 of common word n-grams, counted with multiplicity."""
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = _grams(split_words(answer), n), _grams(split_words(reference), n)
-    return _f1((one & other).total(), one.total(), other.total())
+    grams, other = _grams(split_words(answer), n), _grams(split_words(reference), n)
+    return _f1((grams & other).total(), grams.total(), other.total())
 
 
 def _grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
@@ -215,10 +217,10 @@ def _grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
 def token_f1(answer: str, reference: str) -> float:
     """Return the F1 of words without case, punctuation and articles; two empty texts are equal."""
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = Counter(_squad(answer)), Counter(_squad(reference))
-    if not one or not other:
-        return float(one == other)
-    return _f1((one & other).total(), one.total(), other.total())
+    words, other = Counter(_squad(answer)), Counter(_squad(reference))
+    if not words or not other:
+        return float(words == other)
+    return _f1((words & other).total(), words.total(), other.total())
 
 
 def _squad(text: str) -> list[str]:
@@ -238,9 +240,9 @@ def overlap(answer: str, reference: str) -> float:
     if reference in answer:
         return 0.95
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = set(answer.split()), set(reference.split())
-    common = len(one & other)
-    return 0.3 * common / len(one | other) + 0.7 * common / len(other)
+    words, other = set(answer.split()), set(reference.split())
+    common = len(words & other)
+    return 0.3 * common / len(words | other) + 0.7 * common / len(other)
 
 
 @cache
@@ -307,8 +309,8 @@ class Levenshtein(_Similarity, TrimmedCheck):
         if self.max_edits is None:
             return edit_similarity(answer, reference)
         _refuse(answer, reference, "characters")
-        one, other = _utf16(answer), _utf16(reference)
-        return float(Edits.distance(one, other, score_cutoff=self.max_edits) <= self.max_edits)
+        units, other = _utf16(answer), _utf16(reference)
+        return float(Edits.distance(units, other, score_cutoff=self.max_edits) <= self.max_edits)
 
 
 def _utf16(text: str) -> str:
@@ -404,20 +406,20 @@ class Similar(_Similarity):
         """Return the cosine of the embeddings; negative values count as 0."""
         reference = answered.render(self.value)
         if self.by is None:
-            found = similarity(answered.text, reference)
+            cosine_of_texts = similarity(answered.text, reference)
         else:
             texts = comparable_texts(answered.text, reference)
             vectors = [_vector(answered, self.by, text) for text in texts or ()]
-            found = cosine_of_vectors(*vectors) if vectors else 0.0
-        score = min(max(found, 0.0), 1.0)
+            cosine_of_texts = cosine_of_vectors(*vectors) if vectors else 0.0
+        score = min(max(cosine_of_texts, 0.0), 1.0)
         return Grade(score, f"{self.check} is {fixed(score, 3)}")
 
 
 def _vector(answered: ParsedAnswer, by: str, text: str) -> tuple[float, ...]:
-    found = answered.embeddings.get((by, text), EvaluationError(f"{by} was not called"))
-    if isinstance(found, EvaluationError):
-        raise found
-    return unpack_vector(found)
+    stored = answered.embeddings.get((by, text), EvaluationError(f"{by} was not called"))
+    if isinstance(stored, EvaluationError):
+        raise stored
+    return unpack_vector(stored)
 
 
 class Overlap(_Similarity):

@@ -57,23 +57,25 @@ _ENDLESS = frozenset(
 _REMEMBERED = 64
 
 
-def json_equal(one: Json, other: Json) -> bool:
+def json_equal(value: Json, other: Json) -> bool:
     """Whether two JSON values are equal; 1 equals 1.0, but not true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(json_equal, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(json_equal(one[key], other[key]) for key in one)
-    return one == other
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(json_equal, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            json_equal(value[key], other[key]) for key in value
+        )
+    return value == other
 
 
-def equals_text(found: Json, text: str) -> bool:
+def equals_text(value: Json, text: str) -> bool:
     """Whether a value equals a text: strings are compared as they are, others as JSON."""
-    if isinstance(found, str):
-        return found == text
+    if isinstance(value, str):
+        return value == text
     try:
-        return json_equal(found, parse_json(text.strip()))
+        return json_equal(value, parse_json(text.strip()))
     except Fault:
         return False
 
@@ -85,8 +87,8 @@ class PathError(LookupError):
 def parse_path(path: str) -> tuple[str | int, ...]:
     """Return the keys and indexes of a path such as $.items[0].id."""
     return tuple(
-        int(found[2]) if found[2] else str(found[1] or found[3] or found[4] or "")
-        for found in _STEP.finditer(path)
+        int(step[2]) if step[2] else str(step[1] or step[3] or step[4] or "")
+        for step in _STEP.finditer(path)
     )
 
 
@@ -218,9 +220,9 @@ def last_number(text: str) -> str | None:
     tail = text[-_TAIL:]
     cut = len(text) > _TAIL  # a number at the start of the tail may lack its first digits
     last = None
-    for found in _LAST_NUMBER.finditer(tail):
-        if found.start() or not cut:
-            last = found.group()
+    for match in _LAST_NUMBER.finditer(tail):
+        if match.start() or not cut:
+            last = match.group()
     return last
 
 
@@ -237,10 +239,10 @@ def read_number(text: str) -> Decimal:
     return Decimal(text.translate(_NOISE))
 
 
-def is_close(one: Decimal, other: Decimal, tolerance: float) -> bool:
+def is_close(number: Decimal, other: Decimal, tolerance: float) -> bool:
     """Whether two numbers differ by no more than the tolerance."""
     try:
-        return one == other or abs(one - other) <= Decimal(str(tolerance))
+        return number == other or abs(number - other) <= Decimal(str(tolerance))
     except ArithmeticError:  # out of range of decimal arithmetic
         return False
 
@@ -288,8 +290,8 @@ class IsJson(TrimmedCheck):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer parses, or an object in it."""
         if self.anywhere:
-            found = next(_objects_in(answered), None) is not None
-            return Grade.of(found, "there is no JSON object in the answer")
+            has_object = next(_objects_in(answered), None) is not None
+            return Grade.of(has_object, "there is no JSON object in the answer")
         try:
             answered.json(exact=self.exact)
         except Fault as fault:
@@ -386,16 +388,16 @@ class JsonPath(TrimmedCheck):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if there is a value at the path and it is the expected one."""
-        wanted = None if self.value is None else answered.render(self.value)
+        expected = None if self.value is None else answered.render(self.value)
         try:
-            found = value_at(answered.json(exact=self.exact), self._steps)
+            value = value_at(answered.json(exact=self.exact), self._steps)
         except Fault as fault:
             return _no_data(fault)
         except PathError as error:
             return Grade(0.0, shorten(str(error)))
-        if wanted is None or equals_text(found, wanted):
-            return Grade(1.0, f"{self.path} is {quote(as_text(found))}")
-        return Grade(0.0, f"{self.path} is {quote(as_text(found))}, not {quote(wanted)}")
+        if expected is None or equals_text(value, expected):
+            return Grade(1.0, f"{self.path} is {quote(as_text(value))}")
+        return Grade(0.0, f"{self.path} is {quote(as_text(value))}, not {quote(expected)}")
 
 
 class _Content(TrimmedCheck):
@@ -509,15 +511,15 @@ class Number(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the last number of the answer is within the tolerance."""
-        wanted = parse_argument(answered.render_required(self.value))
+        expected = parse_argument(answered.render_required(self.value))
         written = last_number(answered.text)
         if written is None:
             return Grade(0.0, "the answer has no number at its end")
-        if is_close(read_number(written), wanted, self.tolerance):
+        if is_close(read_number(written), expected, self.tolerance):
             return Grade(1.0, f"the answer ends in {quote(written)}")
         more = f" within {self.tolerance:g}" if self.tolerance else ""
-        said = f"the answer ends in {quote(written)}, not in {quote(str(wanted), 40)}{more}"
-        return Grade(0.0, said)
+        message = f"the answer ends in {quote(written)}, not in {quote(str(expected), 40)}{more}"
+        return Grade(0.0, message)
 
 
 class JsonDiff(Check):
@@ -531,41 +533,41 @@ class JsonDiff(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return the mean over keys and positions of both, recursively; other values 1 or 0."""
         try:
-            found = answered.json()
+            value = answered.json()
         except Fault as fault:
             return _no_data(fault)
-        wanted = self.value.value(answered.case.variables)
-        if isinstance(wanted, str):
+        reference = self.value.value(answered.case.variables)
+        if isinstance(reference, str):
             try:
-                wanted = parse_json(wanted.strip())
+                reference = parse_json(reference.strip())
             except Fault as fault:
                 raise EvaluationError(f"the reference is not JSON: {fault.message}") from None
         differing: list[str] = []
-        score = _likeness(wanted, found, "$", differing)
-        said = f"{differing[0]} differs" if differing else "both are equal"
-        return Grade(score, shorten(said))
+        score = _likeness(reference, value, "$", differing)
+        reason = f"{differing[0]} differs" if differing else "both are equal"
+        return Grade(score, shorten(reason))
 
 
-def _likeness(wanted: Json, found: Json, at: str, differing: list[str]) -> float:
+def _likeness(reference: Json, value: Json, at: str, differing: list[str]) -> float:
     """Return how much of two values is equal; paths that differ are added to the list."""
     parts: list[float] = []
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in dict.fromkeys([*wanted, *found]):
+    if isinstance(reference, dict) and isinstance(value, dict):
+        for key in dict.fromkeys([*reference, *value]):
             path = f"{at}.{key}"
-            if key in wanted and key in found:
-                parts.append(_likeness(wanted[key], found[key], path, differing))
+            if key in reference and key in value:
+                parts.append(_likeness(reference[key], value[key], path, differing))
             else:
                 differing.append(path)
                 parts.append(0.0)
-    elif isinstance(wanted, list) and isinstance(found, list):
-        for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
-            parts.append(_likeness(one, other, f"{at}[{index}]", differing))
-        if missing := abs(len(wanted) - len(found)):
+    elif isinstance(reference, list) and isinstance(value, list):
+        for index, (item, other) in enumerate(zip(reference, value, strict=False)):
+            parts.append(_likeness(item, other, f"{at}[{index}]", differing))
+        if missing := abs(len(reference) - len(value)):
             differing.append(f"{at}[{len(parts)}]")
             parts += [0.0] * missing
     if parts:
         return sum(parts) / len(parts)
-    same = json_equal(wanted, found)
+    same = json_equal(reference, value)
     if not same:
         differing.append(at)
     return float(same)

@@ -44,13 +44,13 @@ class Equals(TrimmedCheck):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if both texts are the same without surrounding white space."""
-        wanted, found = answered.render(self.value), answered.text
+        expected, text = answered.render(self.value), answered.text
         if not self.exact:
-            wanted, found = wanted.strip(), found.strip()
-        same = wanted == found or (self.ignore_case and wanted.casefold() == found.casefold())
+            expected, text = expected.strip(), text.strip()
+        same = expected == text or (self.ignore_case and expected.casefold() == text.casefold())
         if same:
-            return Grade(1.0, f"the answer is {quote(wanted)}")
-        return Grade(0.0, f"the answer is {quote(found)}, not {quote(wanted)}")
+            return Grade(1.0, f"the answer is {quote(expected)}")
+        return Grade(0.0, f"the answer is {quote(text)}, not {quote(expected)}")
 
 
 class _Containment(Check):
@@ -59,10 +59,10 @@ class _Containment(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the text is in the answer."""
-        wanted = answered.render_required(self.value)
-        part, text = fold([wanted, answered.text], ignore_case=self.folded)
+        expected = answered.render_required(self.value)
+        part, text = fold([expected, answered.text], ignore_case=self.folded)
         there = part in text
-        return Grade(float(there), f"{quote(wanted)} is {'' if there else 'not '}in the answer")
+        return Grade(float(there), f"{quote(expected)} is {'' if there else 'not '}in the answer")
 
 
 class Contains(_Containment):
@@ -84,16 +84,16 @@ class _Edge(TrimmedCheck):
     value: SomeText = Field(description="The text.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def _grade(self, answered: ParsedAnswer, verb: str, trimmed: str, shown: slice) -> Grade:
+    def _grade(self, answered: ParsedAnswer, verb: str, trimmed: str, edge_slice: slice) -> Grade:
         """Return 1 if an end of the answer is the text; `trimmed` has no white space there."""
-        wanted = answered.render_required(self.value)
+        expected = answered.render_required(self.value)
         texts = [answered.text] if self.exact else [answered.text, trimmed]
-        part, *whole = fold([wanted, *texts], ignore_case=self.ignore_case)
+        part, *whole = fold([expected, *texts], ignore_case=self.ignore_case)
         fits = str.startswith if verb == "starts" else str.endswith
         if any(fits(text, part) for text in whole):
-            return Grade(1.0, f"the answer {verb} with {quote(wanted)}")
-        edge = quote(texts[-1][shown], SHOWN)
-        return Grade(0.0, f"the answer {verb} with {edge}, not with {quote(wanted)}")
+            return Grade(1.0, f"the answer {verb} with {quote(expected)}")
+        edge = quote(texts[-1][edge_slice], SHOWN)
+        return Grade(0.0, f"the answer {verb} with {edge}, not with {quote(expected)}")
 
 
 class StartsWith(_Edge):
@@ -122,9 +122,9 @@ _MOST_LISTED = 3
 
 
 def _listed(texts: list[str]) -> str:
-    shown = ", ".join(quote(text, SHOWN) for text in texts[:_MOST_LISTED])
+    quoted = ", ".join(quote(text, SHOWN) for text in texts[:_MOST_LISTED])
     more = len(texts) - _MOST_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{quoted} and {more} more" if more > 0 else quoted
 
 
 class _TextList(Check):
@@ -133,9 +133,9 @@ class _TextList(Check):
 
     def _missing(self, answered: ParsedAnswer) -> tuple[list[str], list[str]]:
         """Return the texts, and those that the answer lacks."""
-        wanted = answered.texts(self.value)
-        text, *folded = fold([answered.text, *wanted], ignore_case=self.ignore_case)
-        return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
+        texts = answered.texts(self.value)
+        text, *folded = fold([answered.text, *texts], ignore_case=self.ignore_case)
+        return texts, [w for w, f in zip(texts, folded, strict=True) if f not in text]
 
 
 class ContainsAny(_TextList):
@@ -146,10 +146,10 @@ class ContainsAny(_TextList):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if one of the texts is in the answer."""
-        wanted, missing = self._missing(answered)
-        if len(missing) < len(wanted):
-            return Grade(1.0, f"{quote(next(t for t in wanted if t not in missing))} is there")
-        return Grade(0.0, f"none of {_listed(wanted)} is in the answer")
+        texts, missing = self._missing(answered)
+        if len(missing) < len(texts):
+            return Grade(1.0, f"{quote(next(t for t in texts if t not in missing))} is there")
+        return Grade(0.0, f"none of {_listed(texts)} is in the answer")
 
 
 class ContainsAll(_TextList):
@@ -174,12 +174,12 @@ class OneOf(_TextList):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is one of the texts, without surrounding white space."""
-        wanted = [text.strip() for text in answered.texts(self.value)]
+        texts = [text.strip() for text in answered.texts(self.value)]
         text = answered.text.strip()
-        folded = fold([text, *wanted], ignore_case=self.ignore_case)
+        folded = fold([text, *texts], ignore_case=self.ignore_case)
         if folded[0] in folded[1:]:
             return Grade(1.0, f"the answer is {quote(text)}")
-        return Grade(0.0, f"the answer is {quote(text)}, not one of {_listed(wanted)}")
+        return Grade(0.0, f"the answer is {quote(text)}, not one of {_listed(texts)}")
 
 
 def _pattern(value: Template) -> Template:
@@ -214,10 +214,10 @@ class Regex(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the pattern matches somewhere."""
         pattern = answered.render_required(self.value)
-        found = patterns.search(pattern, answered.text)
-        if found is None:
+        match = patterns.search(pattern, answered.text)
+        if match is None:
             return Grade(0.0, f"nothing in the answer matches {quote(pattern)}")
-        return Grade(1.0, f"{quote(found)} matches {quote(pattern)}")
+        return Grade(1.0, f"{quote(match)} matches {quote(pattern)}")
 
 
 class Count(Range):
@@ -232,11 +232,11 @@ class Count(Range):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the number of times, without overlap, is in the range."""
-        wanted = answered.render_required(self.value)
-        text, part = fold([answered.text, wanted], ignore_case=self.ignore_case)
+        phrase = answered.render_required(self.value)
+        text, part = fold([answered.text, phrase], ignore_case=self.ignore_case)
         number = text.count(part)
         times = "once" if number == 1 else f"{number:,} times"
-        return self._within(number, f"{quote(wanted)} is in the answer {times}")
+        return self._within(number, f"{quote(phrase)} is in the answer {times}")
 
 
 _QUOTATION = re.compile(
@@ -263,7 +263,7 @@ class Quotes(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return the share of quotations that are in the source; 1 if there is none to check."""
         source = _plain(answered.render_required(self.value))
-        quoted = ["".join(found.groups("")) for found in _QUOTATION.finditer(answered.text)]
+        quoted = ["".join(match.groups("")) for match in _QUOTATION.finditer(answered.text)]
         checked = [text for text in quoted if len(text.split()) >= self.words]
         if len(checked) < self.min:
             return Grade(
@@ -273,8 +273,8 @@ class Quotes(Check):
             return Grade(1.0, "the answer quotes nothing")
         wrong = [text for text in checked if not _is_quoted(text, source)]
         if wrong:
-            said = f"not in the source: {_listed(wrong)}"
-            return Grade(1 - len(wrong) / len(checked), said)
+            message = f"not in the source: {_listed(wrong)}"
+            return Grade(1 - len(wrong) / len(checked), message)
         return Grade(1.0, f"{len(checked)} quotations are in the source")
 
 
@@ -290,9 +290,9 @@ def _is_quoted(text: str, source: str) -> bool:
     at = 0
     for part in _OMISSION.split(_plain(text)):
         # A mark at the end may belong to the sentence that quotes.
-        wanted = part.strip().rstrip(_FINAL_MARKS)
-        found = source.find(wanted, at)
-        if found < 0:
+        phrase = part.strip().rstrip(_FINAL_MARKS)
+        place = source.find(phrase, at)
+        if place < 0:
             return False
-        at = found + len(wanted)
+        at = place + len(phrase)
     return True

@@ -208,5 +208,5 @@ def run_job(job: str, *arguments: Json, what: str, limit_s: float = 1.0) -> Json
     _workers.release(worker)
     if "failed" in reply:
         raise EvaluationError(f"{what} failed: {reply['failed']}")
-    found: Json = reply["found"]
-    return found
+    result: Json = reply["found"]
+    return result

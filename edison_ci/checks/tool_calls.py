@@ -34,9 +34,11 @@ class Call(NamedTuple):
         """Whether a call matches this one: the same tool, and at least these arguments."""
         if self.tool != made.tool:
             return False
-        given = made.arguments or {}
-        wanted = self.arguments or {}
-        return all(key in given and json_equal(value, given[key]) for key, value in wanted.items())
+        actual = made.arguments or {}
+        expected = self.arguments or {}
+        return all(
+            key in actual and json_equal(value, actual[key]) for key, value in expected.items()
+        )
 
 
 def parse_calls(listed: Json) -> list[Call]:
@@ -86,25 +88,25 @@ def parse_expected_calls(value: Json, name: str) -> list[Call]:
         raise EvaluationError(f"{name} is not a list of tool calls")
     if len(value) > _MOST_WANTED:
         raise EvaluationError(f"{name} lists more than {_MOST_WANTED} tool calls")
-    found = []
+    calls = []
     for item in value:
         call = Call(item, None) if isinstance(item, str) else _call(item)
         if call is None:
             raise EvaluationError(f"{name} contains an item that is not a tool call")
         if isinstance(item, dict) and not {"arguments", "input", "function"} & item.keys():
             call = Call(call.tool, None)
-        found.append(call)
-    return found
+        calls.append(call)
+    return calls
 
 
-def count_matches(wanted: Sequence[Call], made: Sequence[Call]) -> int:
+def count_matches(expected: Sequence[Call], made: Sequence[Call]) -> int:
     """Return how many expected calls can be matched with calls that were made, each used once.
 
     A maximum matching (Kuhn 1955, by augmenting paths): an expected call without arguments must
     not use up the only call that fits a stricter one.
     """
     taken: dict[int, int] = {}
-    fits = [[j for j, call in enumerate(made) if want.fits(call)] for want in wanted]
+    fits = [[j for j, call in enumerate(made) if want.fits(call)] for want in expected]
 
     def place(index: int, seen: set[int]) -> bool:
         for j in fits[index]:
@@ -115,7 +117,7 @@ def count_matches(wanted: Sequence[Call], made: Sequence[Call]) -> int:
                     return True
         return False
 
-    return sum(place(index, set()) for index in range(len(wanted)))
+    return sum(place(index, set()) for index in range(len(expected)))
 
 
 def _instead(made: list[Call]) -> str:
@@ -135,13 +137,13 @@ class ToolCall(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if a call of the tool has at least the arguments."""
-        wanted = expected_call(answered, self.tool, self.arguments)
+        expected = expected_call(answered, self.tool, self.arguments)
         made = parse_calls(answered.completion.tool_calls)
-        if any(wanted.fits(call) for call in made):
-            return Grade(1.0, f"{quote(wanted.tool)} was called")
-        if any(wanted.tool == call.tool for call in made):
-            return Grade(0.0, f"{quote(wanted.tool)} was called with other arguments")
-        return Grade(0.0, f"{quote(wanted.tool)} was not called{_instead(made)}")
+        if any(expected.fits(call) for call in made):
+            return Grade(1.0, f"{quote(expected.tool)} was called")
+        if any(expected.tool == call.tool for call in made):
+            return Grade(0.0, f"{quote(expected.tool)} was called with other arguments")
+        return Grade(0.0, f"{quote(expected.tool)} was not called{_instead(made)}")
 
 
 class ExpectedCall(Shape):
@@ -174,13 +176,13 @@ class ToolCallF1(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 2 x matching calls / (expected calls + calls made)."""
-        wanted = _wanted_calls(self.value, answered)
+        expected = _wanted_calls(self.value, answered)
         made = parse_calls(answered.completion.tool_calls)
-        if not wanted and not made:
+        if not expected and not made:
             return Grade(1.0, "no tool was wanted and none was called")
-        common = count_matches(wanted, made)
-        said = f"{common} of {len(wanted)} calls wanted were made, of {len(made)} in all"
-        return Grade(2 * common / (len(wanted) + len(made)), said)
+        common = count_matches(expected, made)
+        message = f"{common} of {len(expected)} calls wanted were made, of {len(made)} in all"
+        return Grade(2 * common / (len(expected) + len(made)), message)
 
 
 class Calls(Check):
@@ -197,15 +199,15 @@ class Calls(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the calls that were made match those wanted."""
-        wanted = _wanted_calls(self.value, answered)
+        expected = _wanted_calls(self.value, answered)
         made = parse_calls(answered.completion.tool_calls)
         if self.match == "exact":
-            good = len(wanted) == len(made) and all(map(Call.fits, wanted, made))
+            good = len(expected) == len(made) and all(map(Call.fits, expected, made))
         elif self.match == "in_order":
             left = iter(made)
-            good = all(any(call.fits(one) for one in left) for call in wanted)
+            good = all(any(call.fits(other) for other in left) for call in expected)
         else:
-            good = count_matches(wanted, made) == len(wanted)
+            good = count_matches(expected, made) == len(expected)
         called = ", ".join(quote(call.tool, 40) for call in made[:_MOST_SHOWN]) or "nothing"
         more = f" and {len(made) - _MOST_SHOWN} more" if len(made) > _MOST_SHOWN else ""
         return Grade(float(good), f"called: {called}{more}")

@@ -36,8 +36,8 @@ def search(pattern: str, text: str) -> list[str] | None:
     """Return the start of the first match in a list, or None."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = re.compile(pattern).search(text)
-    return None if found is None else [found.group()[:200]]
+        match = re.compile(pattern).search(text)
+    return None if match is None else [match.group()[:200]]
 
 
 @cache
@@ -79,9 +79,9 @@ def _after_first(statement: str) -> str:
 
     SQLite reports a missing table before it looks at what follows, so that alone is no check.
     """
-    for found in re.finditer(";", statement):
-        if sqlite3.complete_statement(statement[: found.end()]):
-            return statement[found.end() :]
+    for semicolon in re.finditer(";", statement):
+        if sqlite3.complete_statement(statement[: semicolon.end()]):
+            return statement[semicolon.end() :]
     return ""
 
 

@@ -49,20 +49,20 @@ class FlooredPrices(PriceTable):
         """Return the price of a model, at least that of the base and of the bundled table."""
         # Not `super()`: a frozen class with slots is created again, and `super()` knows the old
         # one.
-        said = PriceTable.price_of(self, model)
-        if said is None or model.provider in OFFLINE:
-            return said
-        known = [
+        written = PriceTable.price_of(self, model)
+        if written is None or model.provider in OFFLINE:
+            return written
+        floors = [
             self.floor.get(_where(model)),
             self.bundled.get(f"{model.provider}/{_name(model)}"),
         ]
-        least = [price for price in known if price is not None]
+        least = [price for price in floors if price is not None]
         if not least and (model.keys or model.installed):  # a plugin may have keys of its own
             least = self._near(model) or [*self.floor.values(), *self.bundled.values()]
-        batches = [] if said.batch is None else [said.batch, *(_batches(least) or least)]
-        dearest = _dearest([said, *least], batches)
+        batches = [] if written.batch is None else [written.batch, *(_batches(least) or least)]
+        dearest = _dearest([written, *least], batches)
         # A price that is high enough stays as it is written: another one would count as a change.
-        return said if dearest == _dearest([said, said], _batches([said])) else dearest
+        return written if dearest == _dearest([written, written], _batches([written])) else dearest
 
     def _near(self, model: Model) -> list[Price]:
         host, kind = _where(model)[0], f"{model.provider}/"
@@ -77,10 +77,10 @@ def with_minimum_prices(
     at_hosts, elsewhere = _bundled_prices(bundled())
     floor = dict(at_hosts)
     for model in models:
-        known = base.price_of(model)
-        if known is not None and model.provider not in OFFLINE:
+        base_price = base.price_of(model)
+        if base_price is not None and model.provider not in OFFLINE:
             where = _where(model)
-            least = [known, *([floor[where]] if where in floor else [])]
+            least = [base_price, *([floor[where]] if where in floor else [])]
             floor[where] = _dearest(least, _batches(least))
     return FlooredPrices(table.date, table.source, table.models, table.origin, floor, elsewhere)
 

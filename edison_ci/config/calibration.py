@@ -91,8 +91,8 @@ class ApprovalEntry(Shape):
         """Yield counts that are impossible."""
         for name, most in (("true_passes", self.passes), ("true_fails", self.fails)):
             if getattr(self, name) > most:
-                said = f"{name} is {getattr(self, name)}, of {most}"
-                yield wrong("range", said, "write it with: edison calibrate", at=(name,))
+                message = f"{name} is {getattr(self, name)}, of {most}"
+                yield wrong("range", message, "write it with: edison calibrate", at=(name,))
 
     @property
     def panel(self) -> tuple[str, tuple[str, ...], str]:
@@ -117,9 +117,9 @@ class JudgeApprovalsFile(Shape):
         """Yield approvals of the same judges."""
         for index, first in repeats(entry.key for entry in self.approvals):
             judges = f"these judges of {self.approvals[index].rubric}"
-            said = f"{judges} already have an approval in entry {first + 1}"
+            message = f"{judges} already have an approval in entry {first + 1}"
             at = ("approvals", index, "rubric")
-            yield wrong("duplicate", said, "keep the newer one", at=at)
+            yield wrong("duplicate", message, "keep the newer one", at=at)
 
     def with_approval(
         self, approval: ApprovalEntry, objectives: Collection[str]
@@ -141,10 +141,10 @@ class JudgeApprovalsFile(Shape):
         """Return the text of the file; the same entries give the same bytes."""
         lines = [_SCHEMA, "# Written by `edison calibrate`; commit it.", "version: 1", "approvals:"]
         for entry in self.approvals:
-            told = entry.model_dump(mode="json", exclude_none=True)
-            for index, (name, value) in enumerate(told.items()):
-                shown = value if name == "date" else json.dumps(value, ensure_ascii=False)
-                lines.append(f"{'  - ' if index == 0 else '    '}{name}: {shown}")
+            values = entry.model_dump(mode="json", exclude_none=True)
+            for index, (name, value) in enumerate(values.items()):
+                written = value if name == "date" else json.dumps(value, ensure_ascii=False)
+                lines.append(f"{'  - ' if index == 0 else '    '}{name}: {written}")
         return "\n".join(lines if self.approvals else lines[:-1]) + "\n"
 
     def of(
@@ -155,9 +155,9 @@ class JudgeApprovalsFile(Shape):
         Without one for this objective, it is the newest for another one, which is stale.
         """
         panel = (rubric, tuple(sorted(judges)), combine)
-        found = [entry for entry in self.approvals if entry.panel == panel]
-        same = (entry for entry in found if entry.objective_hash == objective)
-        return next(same, max(found, key=lambda entry: entry.date, default=None))
+        approvals = [entry for entry in self.approvals if entry.panel == panel]
+        same = (entry for entry in approvals if entry.objective_hash == objective)
+        return next(same, max(approvals, key=lambda entry: entry.date, default=None))
 
 
 MAX_BYTES = 50_000_000
@@ -248,8 +248,8 @@ class Label(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield a grade that is not on its scale, and an answer that cannot be identified."""
         if not fits(self.scale, self.grade):
-            said = f"grade {self.grade:g} is not on the scale {self.scale}"
-            yield wrong("scale", said, f"write {ALLOWED[self.scale]}", at=("grade",))
+            message = f"grade {self.grade:g} is not on the scale {self.scale}"
+            yield wrong("scale", message, f"write {ALLOWED[self.scale]}", at=("grade",))
         if self.answer is None and self.output is None:
             hint = "add output, the answer's text, or answer, its sha256"
             yield wrong("missing", "the label does not identify its answer", hint)
@@ -297,25 +297,25 @@ class Labels:
     @property
     def hash(self) -> str:
         """sha256 of the current labels, without notes and runs."""
-        told = sorted(
+        facts = sorted(
             canonical_json(
                 [*label.key, label.by, label.scale, label.grade, label.criteria, label.case_hash]
             )
             for label in self.current
         )
-        return hashlib.sha256("\n".join(told).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256("\n".join(facts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_labels(tree: Tree, path: str) -> tuple[Labels, list[Problem]]:
     """Return the labels of a file, and its problems by line."""
     problems: list[Problem] = []
-    found = tuple(_lines(tree, path, problems))
+    lines = tuple(_lines(tree, path, problems))
     if len(problems) > MOST_PROBLEMS:
         message = f"{len(problems) - MOST_PROBLEMS} more problems in this file"
         where = problems[MOST_PROBLEMS].where
         more = Problem(where, "more", message, "fix the first ones")
         problems = [*problems[:MOST_PROBLEMS], more]
-    return Labels(path, found), problems
+    return Labels(path, lines), problems
 
 
 def _lines(tree: Tree, path: str, problems: list[Problem]) -> Iterator[LabelLine]:
@@ -327,9 +327,9 @@ def _lines(tree: Tree, path: str, problems: list[Problem]) -> Iterator[LabelLine
     with stream:
         for number, text in enumerate(text_lines(stream, longest=LONGEST_LINE), 1):
             if number > MAX_LINES:
-                said = f"{path} has more than {MAX_LINES:,} lines"
+                message = f"{path} has more than {MAX_LINES:,} lines"
                 hint = "remove old ones"
-                problems.append(Problem(Location(path, number, 1), "size", said, hint))
+                problems.append(Problem(Location(path, number, 1), "size", message, hint))
                 return
             try:
                 if isinstance(text, Fault):
@@ -363,27 +363,27 @@ def criteria_problems(labels: Labels, rubric: RubricFile) -> Iterator[Problem]:
 
     Criteria change while labels stay, so an unknown criterion is only a warning.
     """
-    known = {criterion.name: criterion for criterion in rubric.criteria}
+    criteria = {criterion.name: criterion for criterion in rubric.criteria}
     for placed in labels.lines:
         for name, raw in placed.label.criteria.items():
             where = Location(labels.path, placed.line, 1)
-            if name not in known:
-                hint = did_you_mean(name, known) or "its score is ignored"
-                said = f"the rubric has no criterion {short(name)}"
-                yield Problem(where, "labels", said, hint, Severity.WARNING)
+            if name not in criteria:
+                hint = did_you_mean(name, criteria) or "its score is ignored"
+                message = f"the rubric has no criterion {short(name)}"
+                yield Problem(where, "labels", message, hint, Severity.WARNING)
                 continue
-            scale = known[name].scale
+            scale = criteria[name].scale
             if not scale.min <= raw <= scale.max:
-                said = f"{name} is {raw:g}, its scale is {scale.min:g} to {scale.max:g}"
-                yield Problem(where, "labels", said, "fix the score, or remove it")
+                message = f"{name} is {raw:g}, its scale is {scale.min:g} to {scale.max:g}"
+                yield Problem(where, "labels", message, "fix the score, or remove it")
 
 
 def criterion_shares(label: Label, rubric: RubricFile) -> Mapping[str, float]:
     """Return the scores by criterion, each from 0 (worst) to 1 (best)."""
-    found = {}
+    shares = {}
     for criterion in rubric.criteria:
         raw, scale = label.criteria.get(criterion.name), criterion.scale
         if raw is not None and scale.min <= raw <= scale.max:
             share = (raw - scale.min) / (scale.max - scale.min)
-            found[criterion.name] = 1 - share if criterion.lower_is_better else share
-    return found
+            shares[criterion.name] = 1 - share if criterion.lower_is_better else share
+    return shares

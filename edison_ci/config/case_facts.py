@@ -79,14 +79,14 @@ class CaseOrigin(NamedTuple):
 
     def metadata(self) -> dict[str, Json]:
         """Return the keys of the metadata."""
-        found: dict[str, Json] = {
+        keys: dict[str, Json] = {
             "written_by": self.writer,
             "instructions": self.instructions,
             "seed": self.seed,
             "written_at": self.at,
             "verified_by": self.verified_by,
         }
-        return {key: value for key, value in found.items() if value != ""}
+        return {key: value for key, value in keys.items() if value != ""}
 
 
 def writer_of(metadata: Mapping[str, Json]) -> str:
@@ -103,5 +103,5 @@ def is_unverified(case: Case) -> bool:
 
 
 def _text(metadata: Mapping[str, Json], key: str) -> str:
-    found = metadata.get(key)
-    return found if isinstance(found, str) else ""
+    value = metadata.get(key)
+    return value if isinstance(value, str) else ""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from edison_ci.config.experiment import DatasetEntry, Split
+    from edison_ci.config.screens import TextScreens
     from edison_ci.documents.files import Tree
     from edison_ci.safety.redaction import Redact
 
@@ -46,7 +47,8 @@ def supports_lookup(ids: Collection[str], entries: Sequence[DatasetEntry]) -> bo
     The id of a row without one is a hash of its content, which is not in the text.
     """
     return all(
-        _WRITTEN_ONE_WAY.fullmatch(each) and not _CONTENT_ID.fullmatch(each) for each in ids
+        _WRITTEN_ONE_WAY.fullmatch(case_id) and not _CONTENT_ID.fullmatch(case_id)
+        for case_id in ids
     ) and all(entry.path.endswith(".jsonl") and not entry.map for entry in entries)
 
 
@@ -82,15 +84,15 @@ class _FilteredTree:
 
 def _lines(data: bytes | mmap.mmap, texts: Sequence[bytes]) -> Iterator[bytes]:
     """Yield each line that contains one of the texts, once and in order."""
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for text in texts:
         at = data.find(text)
         while at >= 0:
             start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
             end = len(data) if end < 0 else end + 1
-            found[start] = end
+            ends[start] = end
             at = data.find(text, end)
-    for start, end in sorted(found.items()):
+    for start, end in sorted(ends.items()):
         yield data[start:end]
 
 
@@ -221,8 +223,8 @@ class CaseFeed:
                 continue
             case.line = reader.line
             key, before = hash(case.id), len(seen)
-            wanted = keep is None or keep(case)
-            if seen.add(key) < before or (several and wanted and key in kept):
+            selected = keep is None or keep(case)
+            if seen.add(key) < before or (several and selected and key in kept):
                 if len(repeated) < MAX_PROBLEMS:
                     where = reader.locate(("id",))
                     repeated.append(
@@ -231,7 +233,7 @@ class CaseFeed:
                 else:
                     reader.suppressed += 1
                 continue
-            if wanted:
+            if selected:
                 if several:
                     kept.add(key)
                 yield case
@@ -262,19 +264,19 @@ class CaseFeed:
                 hint = "remove one of them, or give them ids"
             reader.report(Problem(row.where, "duplicate-id", message, hint))
 
-    def _first_rows(self, wanted: set[CaseId], last: int) -> dict[CaseId, tuple[int, int]]:
+    def _first_rows(self, ids: set[CaseId], last: int) -> dict[CaseId, tuple[int, int]]:
         """Return dataset number and line of the first use of each id."""
-        found: dict[CaseId, tuple[int, int]] = {}
+        firsts: dict[CaseId, tuple[int, int]] = {}
         for index, entry in enumerate(self.entries[: last + 1]):
             reader = RowReader(self.tree, entry, self.types, [])
             for row in reader:
                 with suppress(_BadRowError):
                     case = _case(row, entry.kind, self._types())
-                    if case.id in wanted:
-                        found.setdefault(case.id, (index, reader.line))
-                if len(found) == len(wanted):
-                    return found
-        return found
+                    if case.id in ids:
+                        firsts.setdefault(case.id, (index, reader.line))
+                if len(firsts) == len(ids):
+                    return firsts
+        return firsts
 
 
 class _Repeated(NamedTuple):
@@ -286,6 +288,11 @@ class _Repeated(NamedTuple):
     where: Location
     given: bool
     """Whether the id is written in the row."""
+
+
+def redaction_by(inputs: TextScreens) -> Redact | None:
+    """Return what an experiment with these screens of inputs applies to its cases; None if off."""
+    return redaction.redactor(screens=inputs) if inputs.active() else None
 
 
 def sample(cases: Iterable[Case], count: int) -> list[Case]:
@@ -314,7 +321,11 @@ def _rank(case_id: str) -> bytes:
 def case_of(row: Columns, kind: str, types: dict[str, str]) -> Case:
     """Return the case of a row; raises Fault."""
     try:
-        return _case(row, kind, [(name, wanted) for name, wanted in types.items() if wanted])
+        return _case(
+            row,
+            kind,
+            [(name, kind_of_input) for name, kind_of_input in types.items() if kind_of_input],
+        )
     except _BadRowError as bad:
         raise Fault(bad.code, bad.message, bad.hint) from None
 
@@ -329,10 +340,10 @@ def _case(value: Columns, kind: str, types: list[tuple[str, str]]) -> Case:
             raise _unknown_key(value)
     else:
         inputs = {k: v for k, v in value.items() if k not in _KNOWN or k == "input"}
-    for name, wanted in types:
-        if name in inputs and not fits(inputs[name], wanted):
-            raise _wrong_type(name, inputs[name], wanted, nested=isinstance(nested, dict))
-    expected, given = get("expected"), get("id")
+    for name, input_type in types:
+        if name in inputs and not fits(inputs[name], input_type):
+            raise _wrong_type(name, inputs[name], input_type, nested=isinstance(nested, dict))
+    expected, case_id = get("expected"), get("id")
     tags, difficulty, cluster, metadata = (
         get("tags"),
         get("difficulty"),
@@ -340,7 +351,7 @@ def _case(value: Columns, kind: str, types: list[tuple[str, str]]) -> Case:
         get("metadata"),
     )
     return Case(
-        _content_id(inputs, expected) if given is None else _checked_id(given),
+        _content_id(inputs, expected) if case_id is None else _checked_id(case_id),
         inputs,
         expected,
         () if tags is None else _tags(tags),
@@ -357,11 +368,11 @@ def _unknown_key(value: Columns) -> _BadRowError:
     return _BadRowError((key,), "unknown-key", f"unknown key {short(key)}", hint)
 
 
-def _wrong_type(name: str, value: Json, wanted: str, *, nested: bool) -> _BadRowError:
-    shown = json.dumps(value, ensure_ascii=False)[:40]
+def _wrong_type(name: str, value: Json, input_type: str, *, nested: bool) -> _BadRowError:
+    written = json.dumps(value, ensure_ascii=False)[:40]
     path = ("input", name) if nested else (name,)
     hint = "its type is declared in inputs of the prompt"
-    return _BadRowError(path, "type", f"{name} is {shown}, not a {wanted}", hint)
+    return _BadRowError(path, "type", f"{name} is {written}, not a {input_type}", hint)
 
 
 def _content_id(inputs: dict[str, Json], expected: Json) -> CaseId:
@@ -389,8 +400,8 @@ def _look_alike(text: str) -> str:
     if unicodedata.is_normalized("NFKC", text):
         return ""
     alone = (c for c in text if not unicodedata.is_normalized("NFKC", c))
-    found = next(alone, None)
-    return odd_character(found) if found else "a combining character"
+    odd = next(alone, None)
+    return odd_character(odd) if odd else "a combining character"
 
 
 def _tags(value: Json) -> tuple[str, ...]:
@@ -423,25 +434,25 @@ def _metadata(value: Json) -> dict[str, Json]:
 
 
 def _condition(entry: DatasetEntry) -> Callable[[Case], bool] | None:
-    tests = [_test(key, wanted) for key, wanted in entry.where.items()]
+    tests = [_test(key, allowed) for key, allowed in entry.where.items()]
     return (lambda case: all(test(case) for test in tests)) if tests else None
 
 
-def _test(key: str, wanted: tuple[Any, ...]) -> Callable[[Case], bool]:
+def _test(key: str, allowed: tuple[Any, ...]) -> Callable[[Case], bool]:
     if key == "tags":
-        return lambda case: any(tag in wanted for tag in case.tags)
+        return lambda case: any(tag in allowed for tag in case.tags)
     if key == "kind":
-        return lambda case: case.kind in wanted
+        return lambda case: case.kind in allowed
     if key == "id":
-        return lambda case: case.id in wanted
+        return lambda case: case.id in allowed
     if key == "difficulty":
-        sign, level = wanted
+        sign, level = allowed
         compare = _COMPARE[sign]
         return lambda case: case.difficulty is not None and compare(case.difficulty, level)
     name = key.removeprefix("metadata.")
-    return lambda case: any(_same(case.metadata.get(name), value) for value in wanted)
+    return lambda case: any(_same(case.metadata.get(name), value) for value in allowed)
 
 
-def _same(one: Json, other: Json) -> bool:
+def _same(value: Json, other: Json) -> bool:
     """Whether two values are equal in JSON, where true is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+    return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -124,10 +124,10 @@ def _numbered(noun: str, values: Sequence[int]) -> str:
             runs[-1].append(value)
         else:
             runs.append([value])
-    shown: list[str] = []
+    spans: list[str] = []
     for run in runs:
-        shown += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"{noun}{'' if len(values) == 1 else 's'} {listed(shown)}"
+        spans += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return f"{noun}{'' if len(values) == 1 else 's'} {listed(spans)}"
 
 
 def listed(words: Sequence[str]) -> str:
@@ -158,14 +158,14 @@ def _of_month(parsed: Any, months: str) -> str:
         return ""
     kind = {1: "odd", 2: "even"}.get(numbers[0] if numbers else 0)
     if kind and numbers == list(range(numbers[0], 32, 2)):
-        found = [f"{kind} days of {months}"]
+        days = [f"{kind} days of {months}"]
     else:
-        found = [f"{_numbered('day', numbers)} of {months}"] if numbers else []
+        days = [f"{_numbered('day', numbers)} of {months}"] if numbers else []
     if parsed.LAST in parsed.days:
-        found.append(f"the last day of {months}")
+        days.append(f"the last day of {months}")
     if parsed.LAST_WEEKDAY in parsed.days:
-        found.append(f"the last weekday of {months}")
-    return listed(found)
+        days.append(f"the last weekday of {months}")
+    return listed(days)
 
 
 def _of_week(parsed: Any) -> str:
@@ -173,13 +173,13 @@ def _of_week(parsed: Any) -> str:
     if len(plain) == 7:
         return ""
     if plain == {1, 2, 3, 4, 5}:
-        found = ["weekdays"]
+        days = ["weekdays"]
     elif plain == {0, 6}:
-        found = ["weekends"]
+        days = ["weekends"]
     else:
-        found = [f"{_DAYS[day % 7]}s" for day in sorted(plain, key=lambda day: (day - 1) % 7)]
+        days = [f"{_DAYS[day % 7]}s" for day in sorted(plain, key=lambda day: (day - 1) % 7)]
     counted = sorted(day for day in parsed.weekdays if not isinstance(day, int))
     for day, nth in counted:
         which = "last" if nth == parsed.LAST else _NTH[nth]
-        found.append(f"the {which} {_DAYS[day % 7]} of the month")
-    return listed(found)
+        days.append(f"the {which} {_DAYS[day % 7]} of the month")
+    return listed(days)

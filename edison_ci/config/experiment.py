@@ -203,15 +203,15 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
 
 
 def _difficulty(value: Any) -> tuple[str, int]:
-    found = _DIFFICULTY.match(str(value)) if isinstance(value, int | str) else None
-    if found is None or isinstance(value, bool):
+    match = _DIFFICULTY.match(str(value)) if isinstance(value, int | str) else None
+    if match is None or isinstance(value, bool):
         raise wrong(
             "where",
             f"difficulty is {short(value)}, not a level from 1 to 5",
             'write 3 or ">=3"',
             at=("difficulty",),
         )
-    return (found.group(1) or "=").replace("==", "="), int(found.group(2))
+    return (match.group(1) or "=").replace("==", "="), int(match.group(2))
 
 
 def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
@@ -219,11 +219,11 @@ def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
     if not isinstance(value, dict):
         raise wrong("type", "where is a map", "write where: {tags: [billing]}")
     conditions: dict[str, tuple[Any, ...]] = {}
-    for key, given in value.items():
+    for key, condition in value.items():
         if key in ("tags", "id"):
-            conditions[key] = _texts(key, given)
+            conditions[key] = _texts(key, condition)
         elif key == "kind":
-            conditions[key] = _texts(key, given)
+            conditions[key] = _texts(key, condition)
             for kind in conditions[key]:
                 if kind not in list(CaseKind):
                     raise wrong(
@@ -233,9 +233,9 @@ def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
                         at=(key,),
                     )
         elif key == "difficulty":
-            conditions[key] = _difficulty(given)
+            conditions[key] = _difficulty(condition)
         elif key.startswith("metadata.") and key != "metadata.":
-            conditions[key] = _scalars(key, given)
+            conditions[key] = _scalars(key, condition)
         else:
             hint = did_you_mean(key, _WHERE)
             raise wrong("unknown-key", f"unknown key {short(key)}", hint, at=(key,))
@@ -315,9 +315,9 @@ class DatasetEntry(Shape):
         columns = [*self.map]
         for index, first in repeats(self.map.values()):
             column = columns[index]
-            said = f"{short(columns[first])} and {short(column)} are both renamed to"
+            message = f"{short(columns[first])} and {short(column)} are both renamed to"
             hint = "give each column a distinct name"
-            yield wrong("map", f"{said} {self.map[column]!r}", hint, at=("map", column))
+            yield wrong("map", f"{message} {self.map[column]!r}", hint, at=("map", column))
 
 
 class Split(Shape):
@@ -419,8 +419,8 @@ class ExperimentFile(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield data that is given twice, repeated entries, and a grade without weights."""
         if self.dataset is not None and self.datasets is not None:
-            said, hint = "dataset and datasets are both given", "list every file under datasets"
-            yield wrong("exactly-one", said, hint, at=("dataset",))
+            message, hint = "dataset and datasets are both given", "list every file under datasets"
+            yield wrong("exactly-one", message, hint, at=("dataset",))
         yield from self._repeated()
         yield from self._weightless()
 
@@ -435,8 +435,8 @@ class ExperimentFile(Shape):
             name = graders[index].report_name
             yield _same_name("graders", name, ("judges", "graders", index))
         for index, _ in repeats(self.gates):
-            said = f"this gate on {short(self.gates[index].metric)} is listed twice"
-            yield wrong("duplicate", said, "remove one", at=("gates", index))
+            message = f"this gate on {short(self.gates[index].metric)} is listed twice"
+            yield wrong("duplicate", message, "remove one", at=("gates", index))
 
     def _weightless(self) -> Iterator[Exception]:
         """Refuse a grade in which every weight is 0: its composite would be 0/0."""

@@ -48,10 +48,10 @@ class Margin(Shape):
 def parse_margin(value: object) -> object:
     """Return the margin written as `5pp` (points) or `10%` (relative)."""
     if isinstance(value, str):
-        if found := _POINTS.match(value):
-            return {"value": float(found.group(1)) / 100}
-        if found := PERCENT.match(value):
-            return {"value": float(found.group(1)) / 100, "relative": True}
+        if match := _POINTS.match(value):
+            return {"value": float(match.group(1)) / 100}
+        if match := PERCENT.match(value):
+            return {"value": float(match.group(1)) / 100, "relative": True}
     raise wrong("margin", f"{short(value)} is not a margin", "write 5pp (points) or 10% (relative)")
 
 
@@ -73,8 +73,8 @@ def _metric(value: str) -> str:
             hint = did_you_mean(rest, SAFETY_KINDS)
             raise wrong("metric", f"unknown safety kind {short(rest)}", hint)
         return value
-    known = [*SCORE_METRICS, *AMOUNT_METRICS, *(f"{name}.NAME" for name in NAMED_METRICS)]
-    raise wrong("metric", f"unknown metric {short(value)}", did_you_mean(value, known))
+    metrics = [*SCORE_METRICS, *AMOUNT_METRICS, *(f"{name}.NAME" for name in NAMED_METRICS)]
+    raise wrong("metric", f"unknown metric {short(value)}", did_you_mean(value, metrics))
 
 
 _OWN_NAMES = tuple(name for name in NAMED_METRICS if name != "safety")
@@ -117,8 +117,8 @@ class Anchor(Shape):
 
 def _reference(value: Any) -> Any:
     if isinstance(value, str) and value not in ("base", "production"):
-        said = f"no_worse_than is {short(value)}; it is base, production or a tag"
-        raise wrong("gate", said, f"write base, production or {{anchor: {value}}}")
+        message = f"no_worse_than is {short(value)}; it is base, production or a tag"
+        raise wrong("gate", message, f"write base, production or {{anchor: {value}}}")
     return value if isinstance(value, str | Anchor) else Anchor.model_validate(value)
 
 
@@ -249,11 +249,11 @@ class Gate(Shape):
         hint = "write at_most: 2%"
         if self.at_most is None:
             name = "no_worse_than" if self.no_worse_than is not None else "at_least"
-            said = f"flips compare head and base by themselves and take no {name}"
-            yield wrong("gate", said, hint, at=(name,))
+            message = f"flips compare head and base by themselves and take no {name}"
+            yield wrong("gate", message, hint, at=(name,))
         elif not 0 < self.at_most < 1:
-            said = f"at_most is {100 * self.at_most:g}%, which no number of cases can show"
-            yield wrong("range", said, hint, at=("at_most",))
+            message = f"at_most is {100 * self.at_most:g}%, which no number of cases can show"
+            yield wrong("range", message, hint, at=("at_most",))
 
     def _wrong_use(self) -> Iterator[Exception]:
         if self.use == "human" and not re.match(_BY_PEOPLE, self.metric):
@@ -272,20 +272,20 @@ class Gate(Shape):
                 yield wrong("range", f"{name} is {level:g}; at most 1, or 100%", hint, at=(name,))
 
     def _wrong_comparison(self) -> Iterator[Exception]:
-        given = self.model_fields_set
+        written = self.model_fields_set
         hint = "remove it, or compare with no_worse_than: base"
         if self.no_worse_than is None:
             for name in _OF_COMPARISONS:
-                if name in given:
-                    said = f"{name} has no effect with at_least or at_most"
-                    yield wrong("gate", said, hint, at=(name,))
+                if name in written:
+                    message = f"{name} has no effect with at_least or at_most"
+                    yield wrong("gate", message, hint, at=(name,))
             if self.if_unclear == "more_repeats":
-                said = "more_repeats has no effect with at_least or at_most"
-                yield wrong("gate", said, hint, at=("if_unclear",))
+                message = "more_repeats has no effect with at_least or at_most"
+                yield wrong("gate", message, hint, at=("if_unclear",))
             return
-        if self.metric in AMOUNT_METRICS and "margin" in given and not self.margin.relative:
-            said = f"{self.metric} has no points; its margin is relative"
-            yield wrong("margin", said, "write 10%", at=("margin",))
+        if self.metric in AMOUNT_METRICS and "margin" in written and not self.margin.relative:
+            message = f"{self.metric} has no points; its margin is relative"
+            yield wrong("margin", message, "write 10%", at=("margin",))
         if self.slices is not None and (
             self.use == "human" or not re.match(_OF_CASES, self.metric)
         ):
@@ -293,12 +293,12 @@ class Gate(Shape):
             hint = "gate slices on composite, pass_rate, criterion.NAME, check.NAME or grader.NAME"
             yield wrong("gate", f"slices has no effect on {what}", hint, at=("slices",))
         if self.fixed is not None and self.metric == "win_rate":
-            said = "win_rate is judged against the base only"
-            yield wrong("gate", said, "write no_worse_than: base", at=("no_worse_than",))
+            message = "win_rate is judged against the base only"
+            yield wrong("gate", message, "write no_worse_than: base", at=("no_worse_than",))
         if self.if_unclear == "more_repeats" and (self.slices or self.fixed):
             what = "slices" if self.slices else "a fixed version"
-            said = f"more_repeats has no effect on {what}"
-            yield wrong("gate", said, "write if_unclear: neutral", at=("if_unclear",))
+            message = f"more_repeats has no effect on {what}"
+            yield wrong("gate", message, "write if_unclear: neutral", at=("if_unclear",))
 
     @property
     def compares(self) -> bool:

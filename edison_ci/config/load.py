@@ -7,7 +7,7 @@ import datetime as dt
 import os
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import cases as config_cases
@@ -20,14 +20,12 @@ from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, o
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
-from edison_ci.safety import redaction
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from edison_ci.checks.options import Check
-    from edison_ci.checks.similarity import Similar
     from edison_ci.config.base_limits import BaseLimits
     from edison_ci.config.calibration import JudgeApprovalsFile, Labels
     from edison_ci.config.dataset_about import DatasetAbout
@@ -91,13 +89,14 @@ class Experiment:
 
     def embedders(self) -> dict[str, list[Template]]:
         """Return the models that checks embed with, and the references that each embeds."""
-        found: dict[str, list[Template]] = {}
+        references: dict[str, list[Template]] = {}
         for check in self.all_checks():
-            if check.check == "similar" and (by := cast("Similar", check).by) is not None:
-                reference, known = cast("Similar", check).value, found.setdefault(by, [])
-                if all(one.source != reference.source for one in known):
-                    known.append(reference)
-        return found
+            similar = cast("Any", check) if check.check == "similar" else None
+            if similar is not None and similar.by is not None:
+                of_model = references.setdefault(similar.by, [])
+                if all(other.source != similar.value.source for other in of_model):
+                    of_model.append(similar.value)
+        return references
 
     def schema_files(self) -> set[str]:
         """Return the JSON Schema files that checks refer to."""
@@ -107,11 +106,11 @@ class Experiment:
 
     def code_files(self, tree: Tree) -> set[str]:
         """Return the files that code checks run: Python files and files in command lines."""
-        found: set[str] = set()
+        files: set[str] = set()
         for check in self.all_checks():
             if check.check in ("python", "command"):
-                found |= config_program_files.check_files(check, tree)
-        return found
+                files |= config_program_files.check_files(check, tree)
+        return files
 
     def types(self) -> dict[str, str]:
         """Return the declared types of inputs, over all prompts."""
@@ -161,11 +160,11 @@ class Project:
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name; raises UsageError with the nearest name."""
-        found = self.experiments.get(name)
-        if found is None:
+        experiment = self.experiments.get(name)
+        if experiment is None:
             hint = did_you_mean(name, self.experiments, label="experiments")
             raise UsageError(f"there is no experiment {name!r}", hint=hint)
-        return found
+        return experiment
 
     def has_key(self, name: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Whether a key is in the environment, or sealed in the repository."""
@@ -175,8 +174,8 @@ class Project:
         self, model: config_models.Model, environ: Mapping[str, str] = os.environ
     ) -> bool:
         """Whether a job of GitHub calls a model with an identity of `trust.yaml`, without a key."""
-        found = self.trust.identity(model.provider, model.service or "")
-        return found is not None and bool(environ.get("ACTIONS_ID_TOKEN_REQUEST_URL"))
+        identity = self.trust.identity(model.provider, model.service or "")
+        return identity is not None and bool(environ.get("ACTIONS_ID_TOKEN_REQUEST_URL"))
 
     def judging_models_of(self, experiment: Experiment) -> set[str]:
         """Return the names of the models that judge, grade, screen or embed."""
@@ -198,36 +197,34 @@ class Project:
 
     def raw_files_of(self, experiment: Experiment) -> set[str]:
         """Return the files of an experiment that are hashed as bytes: code, labels, recordings."""
-        found = experiment.code_files(self.tree)
+        files = experiment.code_files(self.tree)
         # Instructions of the project; the package has defaults for the others.
-        found |= {path for path in INSTRUCTIONS if self.tree.exists(path)}
+        files |= {path for path in INSTRUCTIONS if self.tree.exists(path)}
         if experiment.rubric is not None and experiment.rubric.calibration is not None:
-            found.add(experiment.rubric.calibration.labels)
+            files.add(experiment.rubric.calibration.labels)
         models = [model for _, model, _ in experiment.models]
         models += [self.models[name] for name in self.other_models_of(experiment)]
         for model in models:
-            found |= {path for path in (model.store, model.script) if path}
+            files |= {path for path in (model.store, model.script) if path}
             if model.provider == "command":
-                found.update(config_program_files.program_files(model, self.tree))
-        return found
+                files.update(config_program_files.program_files(model, self.tree))
+        return files
 
     def files_of(self, experiment: Experiment) -> set[str]:
         """Return every file of an experiment, except those shared by all."""
-        found = {experiment.path, *(entry.path for entry in experiment.file.data)}
+        files = {experiment.path, *(entry.path for entry in experiment.file.data)}
         for prompt in (*experiment.prompts, *experiment.graders):
             named = (prompt.path, prompt.header.output, prompt.header.tools)
-            found |= {path for path in named if isinstance(path, str)}
+            files |= {path for path in named if isinstance(path, str)}
         if experiment.file.rubric is not None:
-            found.add(experiment.file.rubric.path)
-        return found | experiment.schema_files() | self.raw_files_of(experiment)
+            files.add(experiment.file.rubric.path)
+        return files | experiment.schema_files() | self.raw_files_of(experiment)
 
     def cases(self, experiment: Experiment) -> config_cases.CaseFeed:
         """Return the stream of cases of an experiment, to be read once."""
-        inputs = experiment.file.safety.inputs
-        redact = redaction.redactor(screens=inputs) if inputs.active() else None
-        return config_cases.CaseFeed(
-            self.tree, experiment.file.data, experiment.types(), redact=redact
-        )
+        file = experiment.file
+        redact = config_cases.redaction_by(file.safety.inputs)
+        return config_cases.CaseFeed(self.tree, file.data, experiment.types(), redact=redact)
 
 
 def find_root(start: Path) -> Path:
@@ -279,7 +276,7 @@ def inspect_project(
     rules.check_models()
     rules.check_quarantine(quarantine, set(experiments))
     approvals, labels = files.approvals(), files.labels()
-    data = (entry.path for each in experiments.values() for entry in each.file.data)
+    data = (entry.path for experiment in experiments.values() for entry in experiment.file.data)
     abouts = files.abouts(header.paths.datasets, data)
     project = Project(
         tree=tree,
@@ -312,7 +309,7 @@ def _prices(tree: Tree, files: ProjectFiles) -> config_prices.PriceTable:
 
 def _experiments(references: config_rules.References) -> dict[str, Experiment]:
     files, header = references.files, references.header
-    found: dict[str, Experiment] = {}
+    experiments: dict[str, Experiment] = {}
     paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
     if not paths:
         files.problems.append(
@@ -333,5 +330,5 @@ def _experiments(references: config_rules.References) -> dict[str, Experiment]:
             continue
         experiment = Experiment(path, file, document, *parts)
         schemas = {path: files.schema(path) for path in experiment.schema_files()}
-        found[file.experiment] = dataclasses.replace(experiment, schemas=schemas)
-    return found
+        experiments[file.experiment] = dataclasses.replace(experiment, schemas=schemas)
+    return experiments

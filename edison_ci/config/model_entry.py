@@ -47,8 +47,8 @@ def _expand_price(value: Any) -> Any:
     if value == "free":
         return {"in": 0.0, "out": 0.0}
     if isinstance(value, str):
-        said = f"{short(value)} is not a price"
-        raise wrong("price", said, "write free or {in: 0.15, out: 0.6}, per million tokens")
+        message = f"{short(value)} is not a price"
+        raise wrong("price", message, "write free or {in: 0.15, out: 0.6}, per million tokens")
     if isinstance(value, dict) and "call" in value:
         return {"in": 0.0, "out": 0.0, **value}
     return value
@@ -117,14 +117,14 @@ def plugin_of(provider: str) -> type[ProviderPlugin] | None:
     """Return the plugin of this name; None if the provider is built in or unknown."""
     if provider in PROVIDERS.built_in:
         return None
-    found = PROVIDERS.load_class(provider, ProviderPlugin)
-    options: Any = None if found is None else found.options
+    plugin = PROVIDERS.load_class(provider, ProviderPlugin)
+    options: Any = None if plugin is None else plugin.options
     if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise UsageError(
             f"the options of provider {provider!r} are {short(options)}, not a pydantic model",
             hint="reinstall or uninstall its package",
         )
-    return found
+    return plugin
 
 
 def _provider(value: str) -> str:
@@ -169,8 +169,8 @@ def _address(value: str) -> str:
     if not re.match(r"https?://", value) or not host or re.search(r"\s", value) or port == 0:
         raise wrong("address", f"{short(value)} is not an address", "write https://host:port/path")
     if not host.isascii() or ("%" in host and ":" not in host):
-        said = "the host of base_url has letters that could be mistaken for another host"
-        raise wrong("address", said, "write it as DNS does: xn--...")
+        message = "the host of base_url has letters that could be mistaken for another host"
+        raise wrong("address", message, "write it as DNS does: xn--...")
     if parts.username or parts.password:
         raise wrong("secret", "base_url contains a user or password", "use key_env")
     if parts.query or parts.fragment:
@@ -292,9 +292,9 @@ NAMELESS = frozenset({"azure", "replay", *APPLICATIONS})
 """Providers whose entries need no model name."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, names: Iterable[str]) -> str:
     """Return a hint with the nearest model; in a huge registry only the first are compared."""
-    return did_you_mean(name, itertools.islice(known, _COMPARED))
+    return did_you_mean(name, itertools.islice(names, _COMPARED))
 
 
 def takes(provider: str) -> frozenset[str]:
@@ -356,8 +356,8 @@ class ModelRules:
         if provider != "replay" and entry.store is not None:
             self._add(("store",), "store", "store is for provider: replay", "remove store")
         vendor, slash, _ = (entry.model or "").partition("/")
-        known = vendor in LITELLM_VENDORS and slash
-        if provider == "litellm" and entry.model is not None and not known:
+        is_known_vendor = vendor in LITELLM_VENDORS and slash
+        if provider == "litellm" and entry.model is not None and not is_known_vendor:
             message = f"litellm may not call {vendor!r}: the host that gets its key is unknown"
             hint = did_you_mean(vendor, LITELLM_VENDORS, label="use one of these prefixes")
             self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")
@@ -380,20 +380,20 @@ class ModelRules:
             if keys:
                 self._add(("key_env",), "keys", f"{provider} takes no key", hint)
             return
-        wanted = _AWS if provider == "bedrock" else {"api_key"}
-        taken = {*wanted, "session_token"} if provider == "bedrock" else wanted
-        if keys and not wanted <= {*keys} <= taken:
-            said = "two keys" if provider == "bedrock" else "one key"
+        fields = _AWS if provider == "bedrock" else {"api_key"}
+        taken = {*fields, "session_token"} if provider == "bedrock" else fields
+        if keys and not fields <= {*keys} <= taken:
+            message = "two keys" if provider == "bedrock" else "one key"
             hint = "write NAME_OF_VARIABLE"
             if provider == "bedrock":
                 hint = "write {access_key_id: NAME, secret_access_key: NAME}"
-            self._add(("key_env",), "keys", f"{provider} needs {said}", hint)
+            self._add(("key_env",), "keys", f"{provider} needs {message}", hint)
 
     def _check_address(self, entry: ModelEntry, provider: str) -> None:
         if entry.base_url is not None and entry.base_url_env is not None:
             message = "base_url and base_url_env are both given"
             self._add(("base_url_env",), "exactly-one", message, "remove one of them")
-        given = entry.base_url or entry.base_url_env
+        address = entry.base_url or entry.base_url_env
         key = "base_url" if entry.base_url else "base_url_env"
         if entry.base_url and urlsplit(entry.base_url).hostname in _RETIRED_HOSTS:
             vendor, _, name = (entry.model or "").partition("/")
@@ -401,10 +401,10 @@ class ModelRules:
             message = "GitHub Models was retired on 2026-07-30"
             hint = f"call the model at its own vendor: {{{way}}}, without base_url and key_env"
             self._add(("base_url",), "retired", message, hint)
-        if given is None and provider in NEEDS_ADDRESS:
+        if address is None and provider in NEEDS_ADDRESS:
             message = f"{provider} needs an address"
             self._add((), "missing", message, "add base_url: https://...")
-        if given is not None and provider in PROVIDERS.built_in.keys() - TAKES_ADDRESS:
+        if address is not None and provider in PROVIDERS.built_in.keys() - TAKES_ADDRESS:
             self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
 
     def _check_options(self, entry: ModelEntry, provider: str) -> None:

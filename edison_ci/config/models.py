@@ -228,10 +228,10 @@ class Model:
         protocol = "responses" if self.capabilities.responses else ""
         protocol = "moderations" if self.moderates else protocol
         left_out = _NOT_IN_ANSWERS if self.simulated else ()
-        told = {key: value for key, value in self.options.items() if key not in left_out}
-        if isinstance(headers := told.get("headers"), dict):
-            told["headers"] = {k: v for k, v in headers.items() if not names_secret(k)}
-        options = canonical_json(told) if told else ""
+        own_options = {key: value for key, value in self.options.items() if key not in left_out}
+        if isinstance(headers := own_options.get("headers"), dict):
+            own_options["headers"] = {k: v for k, v in headers.items() if not names_secret(k)}
+        options = canonical_json(own_options) if own_options else ""
         return " ".join(filter(None, (self.address, protocol, options, self.code, self.store)))
 
     @property
@@ -348,8 +348,8 @@ class RegistryReader:
     def _report_cycle(self, name: str, members: list[str]) -> None:
         first = next(entry for entry in self._entries if entry in members)
         if name == first:
-            shown = " -> ".join([*members, members[0]])
-            message = f"models use each other in a cycle: {shown}"
+            cycle = " -> ".join([*members, members[0]])
+            message = f"models use each other in a cycle: {cycle}"
             self._problem((name, "use"), "cycle", message, "remove use: from one of them")
 
     def _resolve(self, name: str) -> None:
@@ -362,12 +362,14 @@ class RegistryReader:
             return
         for ancestor in reversed(chain[1:]):
             self._resolve(ancestor)
-        entry, found = self._merged_entry(name, chain)
-        told = set[tuple[str, str]]().union(*(self._said.get(other, ()) for other in chain[1:]))
-        said = {(p.code, p.message.replace(repr(name), "")): p for p in found}
-        self.problems += [problem for key, problem in said.items() if key not in told]
-        self._said[name] = told | said.keys()
-        if entry is not None and not found:
+        entry, problems = self._merged_entry(name, chain)
+        inherited = set[tuple[str, str]]().union(
+            *(self._said.get(other, ()) for other in chain[1:])
+        )
+        by_message = {(p.code, p.message.replace(repr(name), "")): p for p in problems}
+        self.problems += [problem for key, problem in by_message.items() if key not in inherited]
+        self._said[name] = inherited | by_message.keys()
+        if entry is not None and not problems:
             self._models[name] = self._make_model(name, entry)
 
     def _merged_entry(self, name: str, chain: list[str]) -> tuple[ModelEntry | None, list[Problem]]:
@@ -441,8 +443,8 @@ def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
     points = []
     for values in itertools.islice(itertools.product(*axes.values()), _MAX_POINTS):
         params = dict(zip(axes, values, strict=True)) | fixed
-        shown = ",".join(f"{key}={_short_value(value)}" for key, value in params.items())
-        points.append((f"{use.use}[{shown}]" if shown else use.use, params))
+        suffix = ",".join(f"{key}={_short_value(value)}" for key, value in params.items())
+        points.append((f"{use.use}[{suffix}]" if suffix else use.use, params))
     return points
 
 
@@ -512,12 +514,12 @@ def problems_with(model: Model, params: Mapping[str, Any]) -> Iterator[tuple[str
     if level is not None and can.reasoning and level not in can.reasoning:
         levels = ", ".join(can.reasoning)
         yield "reasoning", f"{model.model} takes no reasoning {level}, only {levels}"
-    most, wanted = can.max_out, params.get("max_tokens")
+    most, max_tokens = can.max_out, params.get("max_tokens")
     counts = vendor_of(model) == "anthropic" and can.reasoning and not can.adaptive
-    if counts and level not in (None, "none") and wanted and wanted <= FEWEST_TO_THINK:
+    if counts and level not in (None, "none") and max_tokens and max_tokens <= FEWEST_TO_THINK:
         yield "max_tokens", f"{model.model} needs max_tokens above {FEWEST_TO_THINK:,} to reason"
-    if most is not None and wanted is not None and wanted > most:
-        yield "max_tokens", f"max_tokens is {wanted:,}; {model.model} writes at most {most:,}"
+    if most is not None and max_tokens is not None and max_tokens > most:
+        yield "max_tokens", f"max_tokens is {max_tokens:,}; {model.model} writes at most {most:,}"
 
 
 def _short_value(value: Any) -> str:

@@ -162,22 +162,22 @@ _LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 def _abilities(entry: Mapping[str, Any], *, claude: bool) -> dict[str, Any]:
     """Return what a model accepts; only what differs from a plain chat model is written."""
-    found: dict[str, Any] = {}
+    abilities: dict[str, Any] = {}
     if entry.get("supports_sampling_params") is False:
-        found["sampling"] = False
+        abilities["sampling"] = False
     if entry.get("supports_system_messages") is False:
-        found["system"] = False
+        abilities["system"] = False
     # For other models of Anthropic, litellm makes it from a tool call.
     native = "supports_native_structured_output" if claude else "supports_response_schema"
     if entry.get(native):
-        found["schema"] = True
+        abilities["schema"] = True
     if entry.get("supports_function_calling"):
-        found["tools"] = True
+        abilities["tools"] = True
     if levels := _reasoning(entry, claude=claude):
-        found["reasoning"] = levels
+        abilities["reasoning"] = levels
         if entry.get("supports_adaptive_thinking"):
-            found["thinking"] = "adaptive"
-    return found
+            abilities["thinking"] = "adaptive"
+    return abilities
 
 
 def _reasoning(entry: Mapping[str, Any], *, claude: bool) -> list[str]:
@@ -214,7 +214,7 @@ def _rates(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
 
 def _tiers(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
     """Return the rates of calls with more input."""
-    sizes = sorted(int(found[1]) for name in entry if (found := _TIER.fullmatch(name)))
+    sizes = sorted(int(match[1]) for name in entry if (match := _TIER.fullmatch(name)))
     above = [
         {"tokens": 1_000 * size, **rates}
         for size in sizes

@@ -193,17 +193,17 @@ class PriceTable:
         keys = list(_keys_of(model))
         bundled_rows = _bundled_table().models
         row = _first(self.models, keys)
-        known = row if self.models is bundled_rows else _first(bundled_rows, keys)
-        if not row.keys() & _ABILITIES and not known:  # a price that somebody wrote by hand
+        bundled_row = row if self.models is bundled_rows else _first(bundled_rows, keys)
+        if not row.keys() & _ABILITIES and not bundled_row:  # a price that somebody wrote by hand
             sizes = {key: row[key] for key in ("context", "max_out") if key in row}
             return replace(UNKNOWN, **sizes)
-        can = Capabilities.of_row({**known, **row})
+        can = Capabilities.of_row({**bundled_row, **row})
         return can if model.provider in _HAVE_RESPONSES else replace(can, responses=False)
 
     def successor(self, model: Model, today: str) -> str | None:
         """Return the newest model of the same vendor and line that stays, with its price."""
         line = _line_of(model.model)
-        found = [
+        newer = [
             (_version_of(name), name, row)
             for key, row in self.models.items()
             for name in [key.removeprefix(f"{model.provider}/")]
@@ -213,9 +213,9 @@ class PriceTable:
             and _version_of(name) > _version_of(DATED.sub("", model.model))
             and str(row.get("retires", "9999")) > today
         ]
-        if not line or not found:
+        if not line or not newer:
             return None
-        _, name, row = max(found, key=lambda one: one[:2])
+        _, name, row = max(newer, key=lambda entry: entry[:2])
         return f"{name} (${row['in']:g} in, ${row['out']:g} out per million tokens)"
 
     def retires(self, model: Model) -> str | None:
@@ -236,12 +236,12 @@ def price_of_row(row: Mapping[str, Any]) -> Price:
 def _filled(rates: Any) -> Any:
     if not isinstance(rates, dict):
         return rates
-    found = {"cache_write": rates.get("in"), **rates}
+    filled = {"cache_write": rates.get("in"), **rates}
     if isinstance(above := rates.get("above"), list):
-        found["above"] = [_filled(tier) for tier in above]
+        filled["above"] = [_filled(tier) for tier in above]
     if "batch" in rates:
-        found["batch"] = _filled(rates["batch"])
-    return found
+        filled["batch"] = _filled(rates["batch"])
+    return filled
 
 
 def key_of(model: Model) -> str:

@@ -31,21 +31,28 @@ class Message(NamedTuple):
 
 def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> list[Problem]:
     """Return the problems of a validation error with their lines, at most a hundred."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for item in error.errors(include_url=False):
-        if len(found) == MOST_PROBLEMS:
+        if len(problems) == MOST_PROBLEMS:
             message = f"more than {MOST_PROBLEMS} problems here; the others are not shown"
-            found.append(document.problem(below, "more", message, "fix the first ones"))
+            problems.append(document.problem(below, "more", message, "fix the first ones"))
             break
         raw, loc = _unwrap(item)
         path, missing = _path(document.value, (*below, *loc))
         if raw["type"] == "too_short" and _long_enough(document.value, path, raw):
             continue  # an item is invalid; the list is long enough with it
-        said = _message(raw, path, missing)
-        on_key = said.code == "unknown-key"
+        item_message = _message(raw, path, missing)
+        on_key = item_message.code == "unknown-key"
         where = document.locate(path, key=on_key)
-        found.append(Problem(where, said.code, shortened(said.message), shortened(said.hint)))
-    return found
+        problems.append(
+            Problem(
+                where,
+                item_message.code,
+                shortened(item_message.message),
+                shortened(item_message.hint),
+            )
+        )
+    return problems
 
 
 def first_message(error: ValidationError) -> Message:
@@ -97,12 +104,12 @@ def _message(item: dict[str, Any], path: Loc, missing: str) -> Message:
     name = _name(path)
     if kind == "missing":
         key = missing or name
-        said = f"key {missing!r} is missing" if missing else f"{name} is missing"
-        return Message("missing", said, f"add {key}: ...")
+        lacking = f"key {missing!r} is missing" if missing else f"{name} is missing"
+        return Message("missing", lacking, f"add {key}: ...")
     say = _MESSAGES.get(kind)
     if say is not None:
-        given = item.get("input")
-        return say(name, brief(given), {**context, "given": given})
+        value = item.get("input")
+        return say(name, brief(value), {**context, "given": value})
     code, message = kind.replace("_", "-"), f"{name}: {item['msg']}"
     return Message(code, message, "see: edison admin schema")
 
@@ -147,16 +154,16 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}"
 
 
-def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Message]:
+def _type(expected: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Message]:
     def say(name: str, value: str, context: dict[str, Any]) -> Message:
         if context["given"] is None:
-            return Message("no-value", f"{name} has no value", hint or f"it needs {wanted}")
+            return Message("no-value", f"{name} has no value", hint or f"it needs {expected}")
         advice = hint
-        if not hint and wanted == "a text" and not value.startswith(("{", "[", "'")):
+        if not hint and expected == "a text" and not value.startswith(("{", "[", "'")):
             advice = "quote it"
-        if wanted.startswith(("a number", "a whole")) and _is_quoted_number(context["given"]):
+        if expected.startswith(("a number", "a whole")) and _is_quoted_number(context["given"]):
             advice = "write it without quotes"
-        return Message("type", f"{name} is {value}, not {wanted}", advice)
+        return Message("type", f"{name} is {value}, not {expected}", advice)
 
     return say
 

@@ -55,11 +55,11 @@ def with_code(model: Model, tree: Tree) -> Model:
 
 
 def _digest(files: Iterable[str], tree: Tree) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
-        found.update(f"{path}\0".encode("utf-8", "surrogateescape"))
-        found.update(file_digest(tree, path).encode())
-    return found.hexdigest()
+        digest.update(f"{path}\0".encode("utf-8", "surrogateescape"))
+        digest.update(file_digest(tree, path).encode())
+    return digest.hexdigest()
 
 
 def check_files(check: Check, tree: Tree) -> set[str]:

@@ -163,8 +163,8 @@ def _same_person(first: Member, place: int, key: str, name: str) -> tuple[str, s
     """Return what is wrong with a second entry of a person, and what to do."""
     entry, hint = f"entry {place + 1}", "keep the one with the correct role"
     if key == "email":
-        known = identity_keys("email", first.email)[0] if first.email else ""
-        if known != identity_keys("email", name)[0]:
+        first_key = identity_keys("email", first.email)[0] if first.email else ""
+        if first_key != identity_keys("email", name)[0]:
             return f"{short(name)} is the account {short(first.github)} of {entry}", hint
         if first.github:
             hint = "people are told apart by it: give each their own, or only github"
@@ -213,17 +213,17 @@ class ProjectFile(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield what does not fit together: private texts that are sent, repeated people."""
         if self.cache is not None and self.settings.private:
-            said = "settings.private keeps texts on this machine, and cache shares answers"
-            yield wrong("cache", said, "remove one of the two", at=("cache",))
+            message = "settings.private keeps texts on this machine, and cache shares answers"
+            yield wrong("cache", message, "remove one of the two", at=("cache",))
         for index, first in repeats(entry.name.casefold() for entry in self.notifications):
-            said = f"{short(self.notifications[index].name)} is the name of two recipients"
+            message = f"{short(self.notifications[index].name)} is the name of two recipients"
             hint = f"entry {first + 1} has it already; choose another"
-            yield wrong("duplicate", said, hint, at=("notifications", index, "name"))
+            yield wrong("duplicate", message, hint, at=("notifications", index, "name"))
         for index, recipient in enumerate(self.notifications):
             if recipient.texts and self.settings.private:
-                said = "settings.private keeps texts on this machine"
+                message = "settings.private keeps texts on this machine"
                 at = ("notifications", index, "texts")
-                yield wrong("notification", said, "remove texts: true", at=at)
+                yield wrong("notification", message, "remove texts: true", at=at)
         yield from self._too_few_reviewers()
         yield from self._repeated_members()
 
@@ -231,12 +231,12 @@ class ProjectFile(Shape):
         needed, at = self.settings.approvals, ("settings", "approvals")
         able = sum(member.role != "viewer" for member in self.members)
         if needed > 1 and not self.settings.require_review_approval:
-            said = f"{needed} people approve a refinement, and require_review_approval is false"
-            yield wrong("approvals", said, "remove one of the two", at=at)
+            message = f"{needed} people approve a refinement, and require_review_approval is false"
+            yield wrong("approvals", message, "remove one of the two", at=at)
         elif able < needed > 1:
-            said = f"{needed} people have to approve, but {able} of the members may"
+            message = f"{needed} people have to approve, but {able} of the members may"
             hint = "add members with the role reviewer or above, or lower it"
-            yield wrong("approvals", said, hint, at=at)
+            yield wrong("approvals", message, hint, at=at)
 
     def _repeated_members(self) -> Iterator[Exception]:
         seen: dict[str, int] = {}
@@ -246,8 +246,8 @@ class ProjectFile(Shape):
                     continue
                 first = min(seen.setdefault(same, index) for same in identity_keys(key, name))
                 if first != index:
-                    said, hint = _same_person(self.members[first], first, key, name)
-                    yield wrong("duplicate", said, hint, at=("members", index, key))
+                    message, hint = _same_person(self.members[first], first, key, name)
+                    yield wrong("duplicate", message, hint, at=("members", index, key))
                     return
 
     @property

@@ -62,12 +62,18 @@ class ProjectFiles:
 
     def project(self) -> config_project.ProjectFile | None:
         """Return edison.yaml."""
-        found = self._shape(PROJECT, config_project.ProjectFile)
-        if found is not None and found.members and all(m.role != "owner" for m in found.members):
-            said = "no member is an owner, so the actions of owners are not possible"
+        project = self._shape(PROJECT, config_project.ProjectFile)
+        if (
+            project is not None
+            and project.members
+            and all(m.role != "owner" for m in project.members)
+        ):
+            message = "no member is an owner, so the actions of owners are not possible"
             hint = "give a member role: owner"
-            self.problems.append(self.documents[PROJECT].warning(("members",), "owner", said, hint))
-        return found
+            self.problems.append(
+                self.documents[PROJECT].warning(("members",), "owner", message, hint)
+            )
+        return project
 
     def valid_project(self) -> config_project.ProjectFile | None:
         """Return edison.yaml without its invalid keys, so that other files can be checked.
@@ -86,7 +92,7 @@ class ProjectFiles:
             wrong = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
             if wrong & {"paths", "defaults"}:
                 return None
-            value = {key: told for key, told in value.items() if key not in wrong}
+            value = {key: part for key, part in value.items() if key not in wrong}
         try:
             return config_project.ProjectFile.model_validate(
                 {"version": 1, "project": "project", **value}
@@ -121,13 +127,13 @@ class ProjectFiles:
 
     def trust(self) -> config_trust.TrustFile:
         """Return trust.yaml; without it only the built-in pairs are trusted."""
-        found = self._shape(TRUST, config_trust.TrustFile) if self.tree.exists(TRUST) else None
-        return found or config_trust.TrustFile.model_construct()
+        trust = self._shape(TRUST, config_trust.TrustFile) if self.tree.exists(TRUST) else None
+        return trust or config_trust.TrustFile.model_construct()
 
     def secrets(self) -> sealed.SecretsFile:
         """Return secrets.yaml, empty if there is none."""
-        found = self._shape(SECRETS, sealed.SecretsFile) if self.tree.exists(SECRETS) else None
-        return found or sealed.SecretsFile.model_construct()
+        secrets = self._shape(SECRETS, sealed.SecretsFile) if self.tree.exists(SECRETS) else None
+        return secrets or sealed.SecretsFile.model_construct()
 
     def quarantine(self) -> tuple[QuarantinedCase, ...]:
         """Return the cases of quarantine.yaml; none if there is no such file."""
@@ -160,34 +166,34 @@ class ProjectFiles:
         """Return what is said about datasets, by their paths."""
         names = self.in_folder(folder, (".jsonl", ".csv", ".yaml", ".yml"))
         paths = dict.fromkeys([*datasets, *(name for name in names if not name.endswith(ABOUT))])
-        found: dict[str, dataset_about.DatasetAbout | None] = {}
+        abouts: dict[str, dataset_about.DatasetAbout | None] = {}
         for about in dict.fromkeys(map(about_path, paths)):
             if self.tree.exists(about):
-                found[about] = self._shape(about, dataset_about.DatasetAbout)
+                abouts[about] = self._shape(about, dataset_about.DatasetAbout)
         for name in names:
-            if name.endswith(ABOUT) and name not in found:
+            if name.endswith(ABOUT) and name not in abouts:
                 stem = name.removesuffix(ABOUT)
-                said, hint = f"there is no dataset {stem!r}", "rename or remove it"
+                message, hint = f"there is no dataset {stem!r}", "rename or remove it"
                 where = Location(name)
-                self.problems.append(Problem(where, "not-found", said, hint, Severity.WARNING))
-        known = ((path, found.get(about_path(path))) for path in paths)
-        return {path: about for path, about in known if about is not None}
+                self.problems.append(Problem(where, "not-found", message, hint, Severity.WARNING))
+        pairs = ((path, abouts.get(about_path(path))) for path in paths)
+        return {path: about for path, about in pairs if about is not None}
 
     def experiment(self, path: str) -> tuple[config_experiment.ExperimentFile, Document] | None:
         """Return an experiment; its id must match the name of the file."""
-        found = self._shape(path, config_experiment.ExperimentFile)
-        if found is None:
+        experiment = self._shape(path, config_experiment.ExperimentFile)
+        if experiment is None:
             return None
         document = self.documents[path]
-        self._check_stem(document, "experiment", found.experiment)
-        return found, document
+        self._check_stem(document, "experiment", experiment.experiment)
+        return experiment, document
 
     def rubric(self, path: str) -> config_rubric.RubricFile | None:
         """Return a rubric."""
         if path not in self._rubrics:
-            found = self._rubrics[path] = self._shape(path, config_rubric.RubricFile)
-            if found is not None:
-                self._check_stem(self.documents[path], "rubric", found.rubric)
+            rubric = self._rubrics[path] = self._shape(path, config_rubric.RubricFile)
+            if rubric is not None:
+                self._check_stem(self.documents[path], "rubric", rubric.rubric)
         return self._rubrics[path]
 
     def prompt(self, path: str) -> config_prompt.Prompt | None:

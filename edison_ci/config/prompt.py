@@ -103,8 +103,8 @@ class Findings:
     def warn(self, line: int, code: str, message: str, hint: str) -> None:
         """Add a warning about a line."""
         where = Location(self.path, line, 1)
-        said = (shortened(message), shortened(hint))
-        self.problems.append(Problem(where, code, *said, Severity.WARNING))
+        texts = (shortened(message), shortened(hint))
+        self.problems.append(Problem(where, code, *texts, Severity.WARNING))
 
     def fault(self, fault: Fault, first_line: int) -> None:
         """Add a fault of a part of the file that starts on `first_line`."""
@@ -194,9 +194,9 @@ def _section(part: _RawSection, syntax: Syntax, findings: Findings) -> Section |
 def _check_order(parts: list[_RawSection], findings: Findings) -> None:
     rest = parts[1:] if parts[0].role == "system" else parts
     for index, part in enumerate(rest):
-        wanted = ("user", "assistant")[index % 2]
-        if part.role != wanted:
-            message = f"# {part.role} where # {wanted} is expected"
+        expected_role = ("user", "assistant")[index % 2]
+        if part.role != expected_role:
+            message = f"# {part.role} where # {expected_role} is expected"
             hint = "the order is system?, (user, assistant)*, user"
             findings.add(part.line, 1, "sections", message, hint)
             return
@@ -232,10 +232,10 @@ _JSON_TYPES = {
 
 def _default_of(kind: str) -> dict[str, Any]:
     """Return the schema of an input whose default must have its type."""
-    given = {"properties": {"type": {"const": kind}}}
+    condition = {"properties": {"type": {"const": kind}}}
     if kind != "string":  # the default type
-        given["required"] = ["type"]  # type: ignore[assignment]  # JSON
-    return {"if": given, "then": {"properties": {"default": {"type": _JSON_TYPES[kind]}}}}
+        condition["required"] = ["type"]  # type: ignore[assignment]  # JSON
+    return {"if": condition, "then": {"properties": {"default": {"type": _JSON_TYPES[kind]}}}}
 
 
 class Input(Shape):
@@ -254,8 +254,8 @@ class Input(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield the error of a default of another type."""
         if self.has_default and not fits(self.default, self.type):
-            said, hint = f"default is not a {self.type}", "change the default or the type"
-            yield wrong("type", said, hint, at=("default",))
+            message, hint = f"default is not a {self.type}", "change the default or the type"
+            yield wrong("type", message, hint, at=("default",))
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -340,8 +340,8 @@ class PromptHeader(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield the error of a scale without a grader."""
         if self.scale is not None and self.type != "grader":
-            said, hint = "only a grader has a scale", "add type: grader, or remove it"
-            yield wrong("scale", said, hint, at=("scale",))
+            message, hint = "only a grader has a scale", "add type: grader, or remove it"
+            yield wrong("scale", message, hint, at=("scale",))
 
     @property
     def written_params(self) -> dict[str, Any]:
@@ -389,8 +389,8 @@ class Prompt:
         """Variables without a default."""
         optional = {k for k, v in self.inputs.items() if v.has_default}
         used = {k for s in self.sections for k, use in s.template.uses.items() if not use.optional}
-        given = GRADER_VARIABLES if self.header.type == "grader" else frozenset[str]()
-        return frozenset(used - optional - given)
+        provided = GRADER_VARIABLES if self.header.type == "grader" else frozenset[str]()
+        return frozenset(used - optional - provided)
 
     @cached_property
     def plain(self) -> bool:
@@ -405,9 +405,9 @@ class Prompt:
             return cast("tuple[Message, ...]", last[1])
         values = {k: v.default for k, v in self.inputs.items() if v.has_default}
         values.update(variables)
-        found = tuple(Message(s.role, s.template.render(values)) for s in self.sections)
-        self.__dict__["_last"] = (variables, found)
-        return found
+        messages = tuple(Message(s.role, s.template.render(values)) for s in self.sections)
+        self.__dict__["_last"] = (variables, messages)
+        return messages
 
 
 def read_prompt(
@@ -519,8 +519,8 @@ def _inputs(
         for name, use in part.template.uses.items():
             column = use.column + 1
             where.setdefault(name, Location(findings.path, part.line + use.line, column))
-    given = GRADER_VARIABLES if header.type == "grader" else frozenset[str]()
-    for name in sorted(GRADER_VARIABLES & where.keys() - given):
+    provided = GRADER_VARIABLES if header.type == "grader" else frozenset[str]()
+    for name in sorted(GRADER_VARIABLES & where.keys() - provided):
         findings.problems.append(
             Problem(
                 where[name],
@@ -530,7 +530,7 @@ def _inputs(
             )
         )
     if header.inputs is None:
-        return {name: Input() for name in where if name not in given}, where
+        return {name: Input() for name in where if name not in provided}, where
     unused, undeclared = header.inputs.keys() - where.keys(), where.keys() - header.inputs.keys()
     for name in sorted(unused)[: config_problems.MOST_PROBLEMS]:
         findings.problems.append(
@@ -541,7 +541,7 @@ def _inputs(
                 did_you_mean(name, undeclared) or "use it in the text, or remove it",
             )
         )
-    for name in sorted(undeclared - given - GRADER_VARIABLES)[: config_problems.MOST_PROBLEMS]:
+    for name in sorted(undeclared - provided - GRADER_VARIABLES)[: config_problems.MOST_PROBLEMS]:
         findings.problems.append(
             Problem(
                 where[name],

@@ -116,9 +116,11 @@ class _Prover:
 
     def _own(self, row: _Row, referring: dict[str, Check]) -> None:
         for name, check in referring.items():
-            found = [self._try(name, check, row.case, each) for each in _answers(check, row.case)]
-            results = [each for each in found if each is not None]
-            if results and not any(each.passed for each in results):
+            tries = [
+                self._try(name, check, row.case, answer) for answer in _answers(check, row.case)
+            ]
+            results = [result for result in tries if result is not None]
+            if results and not any(result.passed for result in results):
                 message = (
                     f"the expected output of case {row.case.id!r} fails the check {name}: "
                     f"{results[0].reason}"
@@ -126,9 +128,9 @@ class _Prover:
                 self._add(row, message, "mend the expected output, or the check")
 
     def _empty(self, row: _Row, tried: dict[str, Check]) -> None:
-        found = [self._try(name, check, row.case, "") for name, check in tried.items()]
-        results = [each for each in found if each is not None]
-        if results and all(each.passed for each in results):
+        tries = [self._try(name, check, row.case, "") for name, check in tried.items()]
+        results = [result for result in tries if result is not None]
+        if results and all(result.passed for result in results):
             message = f"an empty answer to case {row.case.id!r} passes {_all(results)}"
             self._add(row, message, "add a check that an empty answer fails, such as chars min 1")
 
@@ -140,11 +142,11 @@ class _Prover:
         results = []
         for name, check in tried.items():
             answers = _answers(check, other) if name in referring else [other.expected]
-            found = [self._try(name, check, row.case, each) for each in answers]
-            known = [each for each in found if each is not None]
-            if known:
-                results.append(_Tried(any(each.passed for each in known), ""))
-        if results and all(each.passed for each in results):
+            tries = [self._try(name, check, row.case, answer) for answer in answers]
+            completed = [result for result in tries if result is not None]
+            if completed:
+                results.append(_Tried(any(result.passed for result in completed), ""))
+        if results and all(result.passed for result in results):
             message = (
                 f"the expected output of case {other.id!r} passes {_all(results)} of case "
                 f"{row.case.id!r} too"
@@ -193,9 +195,9 @@ def _asks_a_model(check: Check) -> bool:
 
 def _answers(check: Check, case: Case) -> list[Json]:
     """Return what a case expects: all of it, or the part of it that a check names."""
-    found: list[Json] = [case.expected]
-    found += _parts(check, case)
-    return found
+    answers: list[Json] = [case.expected]
+    answers += _parts(check, case)
+    return answers
 
 
 def _parts(check: Check, case: Case) -> Iterator[Json]:
@@ -214,7 +216,7 @@ def _calls(answer: Json) -> Json:
     if not isinstance(answer, list):
         return None
     calls: list[Json] = [
-        {"name": each, "arguments": {}} if isinstance(each, str) else each for each in answer
+        {"name": call, "arguments": {}} if isinstance(call, str) else call for call in answer
     ]
     return calls
 
@@ -222,7 +224,7 @@ def _calls(answer: Json) -> Json:
 def _others(cases: list[Case]) -> list[Case | None]:
     """Return for each case the next one that expects something else, from the start at the end."""
     keys = [" ".join(as_text(case.expected).casefold().split()) for case in cases]
-    found: list[Case | None] = [None] * len(cases)
+    others: list[Case | None] = [None] * len(cases)
     following: dict[int, int] = {}
     # Twice around from the end: what follows the next case follows this one, if both are alike.
     for index in [*range(len(cases) - 1, -1, -1)] * 2:
@@ -232,8 +234,8 @@ def _others(cases: list[Case]) -> list[Case | None]:
         elif after in following:
             following[index] = following[after]
         if index in following:
-            found[index] = cases[following[index]]
-    return found
+            others[index] = cases[following[index]]
+    return others
 
 
 def _all(results: list[Any]) -> str:

@@ -26,8 +26,8 @@ class QuarantinedCase(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield the error of dates in the wrong order."""
         if self.until < self.since:
-            said = f"until {self.until} is before since {self.since}"
-            yield wrong("date", said, "until is the last day", at=("until",))
+            message = f"until {self.until} is before since {self.since}"
+            yield wrong("date", message, "until is the last day", at=("until",))
 
 
 class QuarantineFile(Shape):
@@ -42,6 +42,6 @@ class QuarantineFile(Shape):
         """Yield cases that are listed twice."""
         for index, first in repeats((entry.experiment, entry.case) for entry in self.cases):
             entry = self.cases[index]
-            said = f"{short(entry.case)} of {entry.experiment} is listed twice"
-            said, at = f"{said}, first in entry {first + 1}", ("cases", index, "case")
-            yield wrong("duplicate", said, "remove one of them", at=at)
+            message = f"{short(entry.case)} of {entry.experiment} is listed twice"
+            message, at = f"{message}, first in entry {first + 1}", ("cases", index, "case")
+            yield wrong("duplicate", message, "remove one of them", at=at)

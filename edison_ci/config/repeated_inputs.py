@@ -110,11 +110,11 @@ class RepeatedInputs:
         for node in self._nodes.values():
             if isinstance(node, tuple):
                 declared[self._root(node)].add(node[0])
-        found = {}
+        clusters = {}
         for case, node in self._nodes.items():
             root = self._root(node)
-            found[case] = _name(declared[root]) if root in declared else f"{_INPUT}{root}"
-        return found
+            clusters[case] = _name(declared[root]) if root in declared else f"{_INPUT}{root}"
+        return clusters
 
     def sentences(self) -> list[str]:
         """Return how many cases count, if some have the same input."""
@@ -128,13 +128,13 @@ class RepeatedInputs:
         """Return a warning if cases of an experiment have the same input."""
         if self.inputs == self.cases:
             return []
-        said = f"{input_counts(self.cases, self.inputs)}: cases with the same input count as one"
+        message = f"{input_counts(self.cases, self.inputs)}: cases with the same input count as one"
         hint = "vary the inputs; to ask the same again, set repeats"
         if self.inputs == 1:
-            said = f"all {self.cases:,} cases have the same input and count as one"
+            message = f"all {self.cases:,} cases have the same input and count as one"
             hint = "use a variable of the dataset in the prompt"
         place = "dataset" if experiment.file.dataset is not None else "datasets"
-        return [experiment.document.warning((place,), "repeated-input", said, hint)]
+        return [experiment.document.warning((place,), "repeated-input", message, hint)]
 
 
 def _rendered(prompt: Prompt, case: Case) -> Texts | None:
@@ -167,7 +167,7 @@ def repetition_sentence(cases: Collection[str], clusters: Mapping[str, str]) -> 
 
 
 def _counts(cases: int, units: int, clusters: Collection[str]) -> str:
-    said = input_counts(cases, units)
+    counts = input_counts(cases, units)
     if not all(name.startswith(_INPUT) for name in clusters):
-        said = f"{cases:,} cases in {counted(units, 'cluster')} of declared or same inputs"
-    return f"{said}: n is {units:,}"
+        counts = f"{cases:,} cases in {counted(units, 'cluster')} of declared or same inputs"
+    return f"{counts}: n is {units:,}"

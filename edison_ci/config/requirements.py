@@ -50,15 +50,19 @@ def missing(project: Project, experiment: Experiment, *, calls: Collection[Phase
 
 def refuse(problems: Iterable[Problem]) -> None:
     """Raise ConfigError if there are problems."""
-    found = list(problems)
-    if found:
-        raise ConfigError(found)
+    unmet = list(problems)
+    if unmet:
+        raise ConfigError(unmet)
 
 
 def missing_in(project: Project) -> list[Problem]:
     """Return the unmet requirements of all experiments of a project."""
-    found = project.experiments.values()
-    return [problem for each in found for problem in missing(project, each, calls=REFINEMENT)]
+    experiments = project.experiments.values()
+    return [
+        problem
+        for experiment in experiments
+        for problem in missing(project, experiment, calls=REFINEMENT)
+    ]
 
 
 def missing_for_checks(experiment: Experiment) -> Iterator[Problem]:
@@ -95,15 +99,15 @@ def _missing_for_names(experiment: Experiment) -> Iterator[Problem]:
 def missing_for_models(models: Iterable[Model]) -> Iterator[Problem]:
     """Yield the models that cannot be called."""
     for model in models:
-        said = f"model {model.name!r} cannot be called"
+        refusal = f"model {model.name!r} cannot be called"
         if model.provider == "local":
-            yield from _missing_for_local(model, said)
+            yield from _missing_for_local(model, refusal)
         elif model.provider in THROUGH_LITELLM and (fault := extras.LITELLM.fault()):
             hint = f"install it: {extras.install_command(extras.LITELLM.extra)}"
-            yield Problem(model.where, "not-installed", f"{said}: litellm {fault}", hint)
+            yield Problem(model.where, "not-installed", f"{refusal}: litellm {fault}", hint)
 
 
-def _missing_for_local(model: Model, said: str) -> Iterator[Problem]:
+def _missing_for_local(model: Model, refusal: str) -> Iterator[Problem]:
     """Yield what a model in this process lacks: libraries, or its file."""
     needed = (
         [extras.XLLAMACPP] if model.options.get("file_env") else [extras.XLLAMACPP, extras.SMOLLM2]
@@ -112,12 +116,12 @@ def _missing_for_local(model: Model, said: str) -> Iterator[Problem]:
     if lacking:
         faults = ", ".join(f"{library.module} {library.fault()}" for library in lacking)
         hint = f"install it: {extras.command_for(*lacking)}"
-        yield Problem(model.where, "not-installed", f"{said}: {faults}", hint)
+        yield Problem(model.where, "not-installed", f"{refusal}: {faults}", hint)
         return
     try:
         weights_of(model)
     except UsageError as error:
-        yield Problem(model.where, "model-file", f"{said}: {error.message}", error.hint)
+        yield Problem(model.where, "model-file", f"{refusal}: {error.message}", error.hint)
 
 
 def weights_of(model: Model, environ: Mapping[str, str] = os.environ) -> Path:

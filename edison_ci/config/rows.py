@@ -251,8 +251,8 @@ def _typed(name: str, cell: str, kind: str) -> Json:
         value = parse_json(cell)
     except Fault:
         value = None
-    wanted = {"number": (int, float), "boolean": (bool,), "list": (list,), "object": (dict,)}[kind]
-    if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
+    types = {"number": (int, float), "boolean": (bool,), "list": (list,), "object": (dict,)}[kind]
+    if not isinstance(value, types) or (kind == "number" and isinstance(value, bool)):
         message = f"{name} is {cell[:40]!r}, not a {kind}"
         raise _BadCellError(name, Fault("type", message, "written as in JSON"))
     return value

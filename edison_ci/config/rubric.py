@@ -48,9 +48,9 @@ class Scale(Shape):
             return
         for label in self.labels:
             if not re.fullmatch(_SCORE, label) or not self.min <= float(label) <= self.max:
-                said = f"label {short(label)} is not a score of the scale"
+                message = f"label {short(label)} is not a score of the scale"
                 hint = f"write a number from {self.min:g} to {self.max:g}"
-                yield wrong("scale", said, hint, at=("labels", label))
+                yield wrong("scale", message, hint, at=("labels", label))
 
 
 def _scale(value: Any) -> Any:
@@ -141,8 +141,8 @@ class RubricFile(Shape):
         """Yield criteria of the same name, and weights that do not sum to 1."""
         hint = "give each criterion a distinct name; case and blanks are ignored"
         for index, _ in repeats(criterion.slug for criterion in self.criteria):
-            said = f"criterion {self.criteria[index].name!r} is named twice"
-            yield wrong("duplicate", said, hint, at=("criteria", index, "name"))
+            message = f"criterion {self.criteria[index].name!r} is named twice"
+            yield wrong("duplicate", message, hint, at=("criteria", index, "name"))
         total = math.fsum(criterion.weight for criterion in self.criteria)
         if not self.normalize and exceeds(abs(total - 1), WEIGHT_TOLERANCE):
             shares = ", ".join(

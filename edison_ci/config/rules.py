@@ -158,9 +158,9 @@ class RegistryRules:
 
     def _check_price(self, model: Model) -> None:
         if self._prices.price_of(model) is None:
-            said = f"the price of model {model.name!r} is unknown"
+            unknown = f"the price of model {model.name!r} is unknown"
             hint = f"add price: {{in: ..., out: ...}} or price: free; table of {self._prices.date}"
-            message = f"{said}; runs with a budget will refuse it"
+            message = f"{unknown}; runs with a budget will refuse it"
             self._add(model, "price", message, hint, Severity.WARNING)
         retires = self._prices.retires(model)
         if retires:

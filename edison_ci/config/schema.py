@@ -59,7 +59,7 @@ def _options(*names: str) -> dict[str, Any]:
 
 def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
     """Return the conditions for entries of models.yaml; `needed` are options by provider."""
-    found: list[dict[str, Any]] = [
+    rules: list[dict[str, Any]] = [
         {"anyOf": [{"required": ["use"]}, {"required": ["provider"]}]},
         {"not": {"required": ["base_url", "base_url_env"]}},
         _alone({"not": {"enum": sorted(NAMELESS)}}, {"required": ["model"]}),
@@ -76,12 +76,12 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
     ]
     for provider, names in needed.items():
         options = {"$ref": f"#/definitions/{OPTIONS[provider].__name__}"}
-        found.append(_of({"const": provider}, {"properties": {"options": options}}))
+        rules.append(_of({"const": provider}, {"properties": {"options": options}}))
         if names:
-            found.append(_alone({"const": provider}, _options(*names)))
+            rules.append(_alone({"const": provider}, _options(*names)))
     closed = _built_in_except(needed)
-    found.append(_of(closed, {"properties": {"options": {"type": "object", "maxProperties": 0}}}))
-    return found
+    rules.append(_of(closed, {"properties": {"options": {"type": "object", "maxProperties": 0}}}))
+    return rules
 
 
 def _built_in_except(names: Collection[str]) -> dict[str, Any]:
@@ -94,18 +94,18 @@ _ADDRESS = {"anyOf": [{"required": ["base_url"]}, {"required": ["base_url_env"]}
 
 def _of(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     """Return a rule for entries with one of these providers."""
-    given = {"required": ["provider"], "properties": {"provider": provider}}
-    return {"if": given, "then": then}
+    condition = {"required": ["provider"], "properties": {"provider": provider}}
+    return {"if": condition, "then": then}
 
 
 def _alone(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     """Return a rule for entries with one of these providers and without `use`."""
-    given = {
+    condition = {
         "required": ["provider"],
         "properties": {"provider": provider},
         "not": {"required": ["use"]},
     }
-    return {"if": given, "then": then}
+    return {"if": condition, "then": then}
 
 
 _SHAPES: dict[str, type[Shape]] = {
@@ -159,10 +159,10 @@ class _Draft7(GenerateJsonSchema):
 
     def default_schema(self, schema: Any) -> Any:
         """Leave out defaults that are not JSON, such as compiled templates."""
-        found = super().default_schema(schema)
-        if "default" in found and not _plain(found["default"]):
-            found.pop("default")
-        return found
+        generated = super().default_schema(schema)
+        if "default" in generated and not _plain(generated["default"]):
+            generated.pop("default")
+        return generated
 
     def emit_warning(self, kind: Any, detail: str) -> None:
         """Suppress the warning about defaults that are not JSON."""

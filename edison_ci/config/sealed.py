@@ -56,11 +56,11 @@ class SecretsFile(Shape):
     def broken_rules(self) -> Iterator[Exception]:
         """Yield keys that are listed twice, and boxes without the public key of theirs."""
         for index, first in repeats(key.name for key in self.keys):
-            said = f"{self.keys[index].name} is listed twice, first in entry {first + 1}"
-            yield wrong("duplicate", said, "remove one of them", at=("keys", index, "name"))
+            message = f"{self.keys[index].name} is listed twice, first in entry {first + 1}"
+            yield wrong("duplicate", message, "remove one of them", at=("keys", index, "name"))
         if self.keys and self.public_key is None:
-            said = "there are sealed keys, and no public_key"
-            yield wrong("missing", said, "restore the line from Git", at=("keys",))
+            message = "there are sealed keys, and no public_key"
+            yield wrong("missing", message, "restore the line from Git", at=("keys",))
 
     def of(self, name: str) -> SealedKey | None:
         """Return the sealed key of a variable; None if there is none."""
@@ -68,8 +68,8 @@ class SecretsFile(Shape):
 
     def with_key(self, key: SealedKey) -> "SecretsFile":
         """Return the file with a key, in the place of the former one of this name."""
-        kept = [known for known in self.keys if known.name != key.name]
-        both = sorted([*kept, key], key=lambda each: each.name)
+        kept = [other for other in self.keys if other.name != key.name]
+        both = sorted([*kept, key], key=lambda entry: entry.name)
         return self.model_copy(update={"keys": tuple(both)})
 
     def without_key(self, name: str) -> "SecretsFile":

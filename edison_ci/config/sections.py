@@ -49,12 +49,12 @@ class Smtp(Shape):
         """Yield the error of half a sign-in, and of a password without TLS."""
         if (self.user_env is None) != (self.password_env is None):
             names = ["user_env", "password_env"]
-            given, other = names if self.password_env is None else reversed(names)
-            said = f"smtp has {given} and no {other}"
-            yield wrong("notification", said, f"add {other}, or remove {given}", at=(given,))
+            present, other = names if self.password_env is None else reversed(names)
+            message = f"smtp has {present} and no {other}"
+            yield wrong("notification", message, f"add {other}, or remove {present}", at=(present,))
         if self.password_env is not None and not self.starttls:
-            said = "a password is never sent without TLS"
-            yield wrong("notification", said, "remove starttls: false", at=("starttls",))
+            message = "a password is never sent without TLS"
+            yield wrong("notification", message, "remove starttls: false", at=("starttls",))
 
 
 Occasion = Literal[
@@ -110,17 +110,17 @@ class Notification(Shape):
         )
         webhook = self.webhook_env is not None
         if self.secret_env is not None and not (webhook and self.format == "json"):
-            said = "only a webhook with format json is signed"
-            yield wrong("notification", said, "remove secret_env", at=("secret_env",))
+            message = "only a webhook with format json is signed"
+            yield wrong("notification", message, "remove secret_env", at=("secret_env",))
         if self.format != "json" and not webhook:
-            said = f"format {self.format} is for webhooks"
-            yield wrong("notification", said, "remove format", at=("format",))
+            message = f"format {self.format} is for webhooks"
+            yield wrong("notification", message, "remove format", at=("format",))
         if self.github_issues:
             for index, occasion in enumerate(self.on):
                 if occasion not in WITH_CONDITION:
-                    said = f"{occasion} has no end, so an issue for it would stay open"
+                    message = f"{occasion} has no end, so an issue for it would stay open"
                     hint = f"use {', '.join(sorted(WITH_CONDITION))}"
-                    yield wrong("notification", said, hint, at=("on", index))
+                    yield wrong("notification", message, hint, at=("on", index))
 
 
 class SharedBudget(Shape):
@@ -164,8 +164,8 @@ class SharedCacheEntry(Shape):
 
 
 def _cron(value: str) -> str:
-    if (said := config_cron.wrong_cron(value)) is not None:
-        raise wrong("cron", f"{short(value)} {said}", config_cron.HINT)
+    if (fault := config_cron.wrong_cron(value)) is not None:
+        raise wrong("cron", f"{short(value)} {fault}", config_cron.HINT)
     return value
 
 

@@ -224,7 +224,7 @@ class ContextCheck:
         where = Location(self._prompt.path, self._prompt.sections[-1].line, 1)
         for (name, alone), (count, listed) in self._found.items():
             excess = Excess(self._configurations[name], alone)
-            shown = ", ".join(listed) + (", ..." if count > len(listed) else "")
+            ids = ", ".join(listed) + (", ..." if count > len(listed) else "")
             verb = "is" if count == 1 else "are"
-            message = f"{count:,} of {counted(cases, 'case')} {verb} {excess.text}: {shown}"
+            message = f"{count:,} of {counted(cases, 'case')} {verb} {excess.text}: {ids}"
             yield Problem(where, "context", message, excess.hint, Severity.WARNING)

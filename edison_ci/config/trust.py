@@ -84,8 +84,8 @@ def origin(address: str) -> str:
     host = (parts.hostname or "").lower().rstrip(".")
     if not host.isascii():
         raise ValueError("a host with non-ASCII letters could be mistaken for another")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
+    written = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme.lower()}://{written}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
 
 
 def path_of(address: str) -> str:
@@ -116,8 +116,8 @@ def _address(value: str) -> str:
     try:
         origin(value)
     except ValueError:
-        said = f"{short(value)} has no such host or port"
-        raise wrong("host", said, "write https://host:port, with a port up to 65535") from None
+        message = f"{short(value)} has no such host or port"
+        raise wrong("host", message, "write https://host:port, with a port up to 65535") from None
     return value
 
 
@@ -160,8 +160,8 @@ def belongs_to_connection(name: str) -> bool:
 
 def _header_name(value: str) -> str:
     if belongs_to_connection(value):
-        said = f"the header {value} belongs to the connection or to proxies: no file may set it"
-        raise wrong("request-header", said, "remove it")
+        message = f"the header {value} belongs to the connection or to proxies: no file may set it"
+        raise wrong("request-header", message, "remove it")
     return value
 
 
@@ -190,8 +190,8 @@ def distinct(headers: dict[str, str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for name in headers:
         if (first := names.setdefault(name.lower(), name)) != name:
-            said = f"{short(first)} and {short(name)} are the same header"
-            raise wrong("duplicate", said, "remove one", at=(name,))
+            message = f"{short(first)} and {short(name)} are the same header"
+            raise wrong("duplicate", message, "remove one", at=(name,))
     return headers
 
 

@@ -77,8 +77,8 @@ def schema_faults(schema: Any, what: str) -> Iterator[SchemaFault]:
         return
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if named is not None and not is_known_draft(named):
-        said = f"{what} is written in {short(named)}, which is not a known draft"
-        yield SchemaFault(("$schema",), "schema", said, f"leave it out, or write {DRAFT}")
+        problem = f"{what} is written in {short(named)}, which is not a known draft"
+        yield SchemaFault(("$schema",), "schema", problem, f"leave it out, or write {DRAFT}")
         return
     try:
         wrong_ones = _wrong_keywords(schema, schema, what)
@@ -92,16 +92,16 @@ def schema_faults(schema: Any, what: str) -> Iterator[SchemaFault]:
 
 def _wrong_keywords(schema: Any, root: Any, what: str) -> list[SchemaFault]:
     """Return violations of the draft, the first few in order."""
-    found: dict[str, SchemaFault] = {}
+    faults: dict[str, SchemaFault] = {}
     for error in draft_errors(schema, root):
         path = tuple(error.absolute_path)
         at = "/".join(str(step) for step in path)
-        said, hint = error.message[:200], f"check {at}" if at else "see json-schema.org"
+        reason, hint = error.message[:200], f"check {at}" if at else "see json-schema.org"
         if path[-1:] == ("type",) and path[-2:-1] != ("properties",):
-            said, hint = f"{short(error.instance)} is not a type", _TYPES
-        message = f"{what} is not a JSON Schema: {said}"
-        found.setdefault(at, SchemaFault(path, "schema", message, hint))
-    return [found[at] for at in sorted(found)[:_MOST]]
+            reason, hint = f"{short(error.instance)} is not a type", _TYPES
+        message = f"{what} is not a JSON Schema: {reason}"
+        faults.setdefault(at, SchemaFault(path, "schema", message, hint))
+    return [faults[at] for at in sorted(faults)[:_MOST]]
 
 
 def _outside_references(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
@@ -111,12 +111,12 @@ def _outside_references(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
     for path, part, _ in parts:
         for keyword in ("$id", "$schema", *(("id",) if oldest else ())):
             if path and isinstance(part.get(keyword), str):
-                said = f"{what} has {keyword} inside, which would redirect its references"
-                yield SchemaFault((*path, keyword), "schema", said, "leave it out")
+                message = f"{what} has {keyword} inside, which would redirect its references"
+                yield SchemaFault((*path, keyword), "schema", message, "leave it out")
         for keyword, reference in _references(part):
             if not reference.startswith("#"):
-                said = f"{what} refers to {short(reference)}"
-                yield SchemaFault((*path, keyword), "schema", said, _INSIDE)
+                message = f"{what} refers to {short(reference)}"
+                yield SchemaFault((*path, keyword), "schema", message, _INSIDE)
         yield from _wrong_patterns(path, part, what)
 
 
@@ -135,14 +135,14 @@ def _wrong_patterns(path: _Path, part: dict[str, Any], what: str) -> Iterator[Sc
         if not isinstance(pattern, str):
             continue
         if len(pattern) > MAX_PATTERN:
-            said = f"{what} has a pattern of more than {MAX_PATTERN:,} characters"
-            yield SchemaFault(place, "regex", said, "write a shorter one")
+            message = f"{what} has a pattern of more than {MAX_PATTERN:,} characters"
+            yield SchemaFault(place, "regex", message, "write a shorter one")
             continue
         try:
             analyse_pattern(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            said = f"{what} has a pattern that is not valid: {error}"
-            yield SchemaFault(place, "regex", said, "patterns use the syntax of Python's re")
+            message = f"{what} has a pattern that is not valid: {error}"
+            yield SchemaFault(place, "regex", message, "patterns use the syntax of Python's re")
 
 
 def _broken_references(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
@@ -160,8 +160,8 @@ def _broken_references(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
         try:
             targets[reference] = find(reference)
         except LookupError:
-            said = f"{what} refers to {short(reference)}, which it does not have"
-            yield SchemaFault(path, "schema", said, _INSIDE)
+            message = f"{what} refers to {short(reference)}, which it does not have"
+            yield SchemaFault(path, "schema", message, _INSIDE)
     aimed_at = {id(target) for target in targets.values()}
     # The draft checks its own keywords only; elsewhere a reference makes a value a schema.
     sound = {
@@ -174,11 +174,11 @@ def _broken_references(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
     for path, reference in references:
         target = targets.get(reference, True)
         if not isinstance(target, bool) and id(target) not in sound:
-            said = f"{what} refers to {short(reference)}, which is not a JSON Schema"
-            yield SchemaFault(path, "schema", said, "put it under $defs or definitions")
+            message = f"{what} refers to {short(reference)}, which is not a JSON Schema"
+            yield SchemaFault(path, "schema", message, "put it under $defs or definitions")
         elif id(target) in endless:
-            said = f"{what} refers to {short(reference)}, which is a cycle without an end"
-            yield SchemaFault(path, "schema", said, "refer to it from properties or items")
+            message = f"{what} refers to {short(reference)}, which is a cycle without an end"
+            yield SchemaFault(path, "schema", message, "refer to it from properties or items")
 
 
 def _endless(parts: list[_Part], targets: dict[str, Any]) -> frozenset[int]:
@@ -228,8 +228,8 @@ def tool_faults(tools: Any) -> Iterator[SchemaFault]:
             yield SchemaFault((index,), "tools", f"tool {index + 1} has no name", hint)
             continue
         if name in names:
-            said = f"two tools are named {short(name)}"
-            yield SchemaFault((index, "name"), "tools", said, "give each a distinct name")
+            message = f"two tools are named {short(name)}"
+            yield SchemaFault((index, "name"), "tools", message, "give each a distinct name")
         names.append(name)
         for fault in _one_tool(tool, name):
             yield fault.below(index)
@@ -237,11 +237,11 @@ def tool_faults(tools: Any) -> Iterator[SchemaFault]:
 
 def _one_tool(tool: dict[str, Any], name: str) -> Iterator[SchemaFault]:
     for key in sorted(tool.keys() - _TOOL):
-        said = f"tool {short(name)} has an unknown key {short(key)}"
-        yield SchemaFault((key,), "tools", said, did_you_mean(key, _TOOL))
+        message = f"tool {short(name)} has an unknown key {short(key)}"
+        yield SchemaFault((key,), "tools", message, did_you_mean(key, _TOOL))
     if not isinstance(tool.get("description", ""), str):
-        said = f"the description of tool {short(name)} is not a text"
-        yield SchemaFault(("description",), "tools", said, "quote it")
+        message = f"the description of tool {short(name)} is not a text"
+        yield SchemaFault(("description",), "tools", message, "quote it")
     for fault in schema_faults(tool.get("parameters", {}), f"parameters of tool {short(name)}"):
         yield fault.below("parameters")
 
@@ -257,7 +257,7 @@ def _values(value: Any) -> Iterator[Any]:
 
 def _parts(root: Any) -> Iterator[_Part]:
     """Yield every map that is or may be a schema, including those under unknown keywords."""
-    known = keywords(root)
+    schema_keywords = keywords(root)
     stack: list[tuple[_Path, Any, bool, bool]] = [((), root, False, True)]
     while stack:
         path, item, is_names, is_checked = stack.pop()
@@ -273,4 +273,6 @@ def _parts(root: Any) -> Iterator[_Part]:
             if is_names:
                 stack.append(((*path, key), inner, False, is_checked))
             elif key not in _DATA:
-                stack.append(((*path, key), inner, key in _NAMES, is_checked and key in known))
+                stack.append(
+                    ((*path, key), inner, key in _NAMES, is_checked and key in schema_keywords)
+                )

@@ -63,8 +63,8 @@ def inspect(root: Path) -> Inspection:
         problems += missing_in(project)
         if any(model.posts_key for model in project.models.values()):
             problems += service_paths.path_problems(project)
-    known = {problem.where for problem in problems if problem.code == "secret"}
-    problems += [problem for problem in leaked_keys(root) if problem.where not in known]
+    secret_places = {problem.where for problem in problems if problem.code == "secret"}
+    problems += [problem for problem in leaked_keys(root) if problem.where not in secret_places]
     return Inspection(root, project, cases, list(sorted_problems(problems)))
 
 
@@ -291,21 +291,21 @@ class DataCheck:
 
     def _where(self, prompt: Prompt, name: str) -> Location:
         """Return the location of the first use of a variable."""
-        found = _ROOT.match(name)
+        match = _ROOT.match(name)
         line = Location(prompt.path, prompt.sections[-1].line, 1)
-        return prompt.where.get(found.group() if found else "", line)
+        return prompt.where.get(match.group() if match else "", line)
 
     def _check_variables(self, check: Check, place: tuple[str | int, ...]) -> None:
         here = (*place, check.check)
-        known = self._present
+        present = self._present
         for _option, template in check.templates():
             for name, use in template.uses.items():
-                if name not in known and not use.optional:
+                if name not in present and not use.optional:
                     self._at(
                         here,
                         "variable",
                         f"no case has a value for {name!r}",
-                        did_you_mean(name, known, label="cases have"),
+                        did_you_mean(name, present, label="cases have"),
                     )
         for part in check.inner_checks():
             self._check_variables(part, here)
@@ -363,15 +363,15 @@ def leaked_keys(root: Path) -> list[Problem]:
     tree, problems = WorkingTree(top), []
     for path in sorted(paths)[:_MOST_FILES]:
         text = _text_of(tree, path)
-        found = [] if text is None else [*leaked_in(text)]
-        if text is None or not found:
+        faults = [] if text is None else [*leaked_in(text)]
+        if text is None or not faults:
             continue
         before = set[str]()
         if repository is not None and base is not None:
             before = _lines(repository, base, path)
         lines = text.split("\n")
         name = os.path.relpath(Path(tree.root, path), root.resolve()).replace(os.sep, "/")
-        for fault in found:
+        for fault in faults:
             if lines[fault.at[0]] not in before:
                 where = Location(name, fault.at[0] + 1, fault.at[1] + 1)
                 problems.append(Problem(where, "leaked-key", fault.message, fault.hint))

@@ -82,5 +82,5 @@ VENDORS = {
 
 def vendor_at(base_url: str | None) -> Vendor | None:
     """Return the vendor whose own address this is."""
-    wanted = (base_url or "").rstrip("/")
-    return next((v for v in VENDORS.values() if wanted and v.base_url == wanted), None)
+    address = (base_url or "").rstrip("/")
+    return next((v for v in VENDORS.values() if address and v.base_url == address), None)

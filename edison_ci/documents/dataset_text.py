@@ -69,8 +69,8 @@ class DatasetText:
             first = line + same
             numbers = (first - (not old), len(old), first + shift - (not new), len(new))
             pieces.append("@@ -{},{} +{},{} @@\n".format(*numbers))
-            pieces += [f"{sign}{each.rstrip(_RETURN)}\n" for sign, lines in (("-", old), ("+", new))
-                       for each in lines]  # fmt: skip
+            pieces += [f"{sign}{row.rstrip(_RETURN)}\n" for sign, lines in (("-", old), ("+", new))
+                       for row in lines]  # fmt: skip
             shift += len(new) - len(old)
         return "".join(pieces)
 
@@ -152,15 +152,15 @@ class _Lines(DatasetText):
 
     @classmethod
     def read(cls, text: str, bom: str) -> _Lines:
-        found, offset = cls(text, bom), 0
+        dataset, offset = cls(text, bom), 0
         for line in _lines_of(text):
             if not line.isspace():
                 value = parse_json(line.rstrip("\r\n"))
                 assert isinstance(value, dict), "the file is valid"
-                found.rows.append(value)
-                found.spans.append((offset, offset + len(line) - len(_line_end(line))))
+                dataset.rows.append(value)
+                dataset.spans.append((offset, offset + len(line) - len(_line_end(line))))
             offset += len(line)
-        return found
+        return dataset
 
     def removal(self, index: int) -> Edit:
         start, end = self.spans[index]
@@ -192,21 +192,21 @@ class _Csv(DatasetText):
 
     @classmethod
     def read(cls, text: str, bom: str) -> _Csv:
-        lines, found = _lines_of(text), cls(text, bom)
+        lines, dataset = _lines_of(text), cls(text, bom)
         starts = [0]
         for line in lines:
             starts.append(starts[-1] + len(line))
         table = CsvTable(lines)
-        found.header = table.header
+        dataset.header = table.header
         first = next(number for number, line in enumerate(lines) if line.strip("\r\n"))
-        found.header_end = starts[first + 1] - len(_line_end(lines[first]))
+        dataset.header_end = starts[first + 1] - len(_line_end(lines[first]))
         for record in table.rows():
             if record.fault is not None:
                 raise record.fault
-            found.rows.append(dict(zip(table.header, record.fields, strict=True)))
+            dataset.rows.append(dict(zip(table.header, record.fields, strict=True)))
             end = starts[record.line + len(record.text)] - len(_line_end(record.text[-1]))
-            found.spans.append((starts[record.line], end))
-        return found
+            dataset.spans.append((starts[record.line], end))
+        return dataset
 
     def removal(self, index: int) -> Edit:
         start, end = self.spans[index]

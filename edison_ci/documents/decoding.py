@@ -122,10 +122,10 @@ class TextBlocks:
             raise _not_utf8(error.object[error.start :], self.end) from None
 
     def _check(self, text: str) -> None:
-        found = self._refused.search(text)
-        if found is not None:
-            self._advance(text[: found.start()])
-            raise refused_character(found.group(), self.end)
+        match = self._refused.search(text)
+        if match is not None:
+            self._advance(text[: match.start()])
+            raise refused_character(match.group(), self.end)
         self._advance(text)
 
     def _advance(self, text: str) -> None:

@@ -107,14 +107,14 @@ def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
 
 def file_digest(tree: Tree, path: str) -> str:
     """Return the sha256 of a file, or why it cannot be read."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         with tree.open(path) as stream:
             while chunk := stream.read(_CHUNK):
-                found.update(chunk)
+                digest.update(chunk)
     except Fault as fault:
         return fault.code
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def too_large(path: str, size: int, limit: int) -> Fault:
@@ -236,9 +236,9 @@ class OverlayTree:
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, with that of the changed file."""
-        found = self.tree.names(folder)
+        names = self.tree.names(folder)
         parent, _, name = inside(self.path).rpartition("/")
-        return sorted({*found, name}) if folder.strip("./") == parent else found
+        return sorted({*names, name}) if folder.strip("./") == parent else names
 
     def exists(self, path: str) -> bool:
         """Whether a path exists."""

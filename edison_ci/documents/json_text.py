@@ -124,17 +124,17 @@ def _refuse_surrogates(text: str, value: Json) -> None:
 def _lone_surrogate(text: str) -> int:
     """Return the position of the first surrogate without its other half."""
     high: re.Match[str] | None = None
-    for found in _ESCAPE.finditer(text):
-        code = int(found.group(1), 16) if found.group(1) else 0
+    for escape in _ESCAPE.finditer(text):
+        code = int(escape.group(1), 16) if escape.group(1) else 0
         low = 0xDC00 <= code <= 0xDFFF
-        if low and high is not None and high.end() == found.start():
+        if low and high is not None and high.end() == escape.start():
             high = None
         elif high is not None:
             return high.start()
         elif low:
-            return found.start()
+            return escape.start()
         else:
-            high = found if 0xD800 <= code <= 0xDBFF else None
+            high = escape if 0xD800 <= code <= 0xDBFF else None
     return high.start() if high is not None else 0
 
 
@@ -177,7 +177,7 @@ def _duplicate(text: str, first_line: int) -> Fault:
 
 
 def _number(text: str, token: str) -> Fault:
-    starts = (found.start() for found in _TOKEN.finditer(text) if found.group() == token)
+    starts = (match.start() for match in _TOKEN.finditer(text) if match.group() == token)
     at = place(text, next(starts, 0))
     if token in {"NaN", "Infinity", "-Infinity"}:
         return Fault(
@@ -190,18 +190,18 @@ def _number(text: str, token: str) -> Fault:
 def _too_deep(text: str) -> Fault:
     depth = 0
     at = (0, 0)
-    for found in _TOKEN.finditer(text):
-        token = found.group()
+    for match in _TOKEN.finditer(text):
+        token = match.group()
         depth += (token in ("[", "{")) - (token in ("]", "}"))
         if depth > _MAX_DEPTH:
-            at = place(text, found.start())
+            at = place(text, match.start())
             break
     return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels", "flatten it", at=at)
 
 
 def _skip(text: str, offset: int) -> int:
-    found = _SPACE.match(text, offset)
-    return found.end() if found else offset
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
 
 
 class _Scanner:
@@ -209,7 +209,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.duplicates: list[tuple[tuple[int, int], str, tuple[int, int]]] = []
         """Position, name and first position of each duplicate key."""
 
@@ -227,19 +227,19 @@ class _Scanner:
         elif opener == "[":
             children, offset = self._sequence(offset)
         else:
-            found = (_STRING if opener == '"' else _ATOM).match(text, offset)
-            offset = found.end() if found else offset + 1
+            match = (_STRING if opener == '"' else _ATOM).match(text, offset)
+            offset = match.end() if match else offset + 1
         return Mark(*at, *key_at, children), offset
 
     def _mapping(self, offset: int) -> tuple[dict[str, Mark], int]:
         text, marks = self._text, dict[str, Mark]()
         offset = _skip(text, offset + 1)
         while offset < len(text) and text[offset] != "}":
-            found = _STRING.match(text, offset)
-            if found is None:
+            match = _STRING.match(text, offset)
+            if match is None:
                 break
-            key, at = str(json.loads(found.group(), strict=False)), self._place(offset)
-            offset = _skip(text, _skip(text, found.end()) + 1)
+            key, at = str(json.loads(match.group(), strict=False)), self._place(offset)
+            offset = _skip(text, _skip(text, match.end()) + 1)
             mark, offset = self.value(offset, at)
             if key in marks:
                 first = marks[key]

@@ -44,8 +44,8 @@ def duplicate_key(
 ) -> Fault:
     """Return the fault of a duplicate key, with both positions."""
     near = f"column {first[1] + 1}" if first[0] == at[0] else f"line {first[0] + first_line}"
-    shown = shortened(repr(key), 100)
-    message = f"key {shown} is given twice, first in {near}"
+    written = shortened(repr(key), 100)
+    message = f"key {written} is given twice, first in {near}"
     return Fault("duplicate-key", message, "remove one of them", at=at)
 
 

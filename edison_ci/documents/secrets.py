@@ -44,8 +44,8 @@ class _KnownSecrets:
         self.spelt: re.Pattern[str] | None = None
 
     def set(self, values: Iterable[str]) -> None:
-        found = frozenset(value.strip() for value in values)
-        self._values = frozenset(value for value in found if len(value) >= SHORTEST)
+        stripped = frozenset(value.strip() for value in values)
+        self._values = frozenset(value for value in stripped if len(value) >= SHORTEST)
         forms = {form for value in self._values for form in forms_of(value)}
         self.forms = tuple(sorted(forms, key=len, reverse=True))
         spelt = sorted((_escaped_pattern(value) for value in self._values), key=len, reverse=True)
@@ -238,9 +238,9 @@ def redacted(text: str) -> str:
     """
     text = hidden(text)
     pieces, start = [], 0
-    for found in _matches(text):
-        pieces += [text[start : found.start() + 4], "..."]
-        start = found.end()
+    for match in _matches(text):
+        pieces += [text[start : match.start() + 4], "..."]
+        start = match.end()
     return "".join([*pieces, text[start:]])
 
 
@@ -248,9 +248,9 @@ def masked(text: str) -> str:
     """Return the text with a mask in place of every secret, and of what looks like a key."""
     text = hidden(text)
     pieces, start = [], 0
-    for found in _matches(text):
-        pieces += [text[start : found.start()], MASK]
-        start = found.end()
+    for match in _matches(text):
+        pieces += [text[start : match.start()], MASK]
+        start = match.end()
     return "".join([*pieces, text[start:]])
 
 
@@ -261,19 +261,19 @@ _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 def brief(value: object) -> str:
     """Return a value for a message: quoted, short, and redacted."""
     # Redacted before it is shortened: a key without its middle no longer looks like one.
-    shown = redacted(value) if isinstance(value, str) else value
-    return shortened(redacted(_BRIEF.repr(shown)), 60)
+    safe = redacted(value) if isinstance(value, str) else value
+    return shortened(redacted(_BRIEF.repr(safe)), 60)
 
 
 def secrets_in(text: str) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a secret, without showing it."""
-    for found in itertools.islice(_matches(text), _MOST):
-        kind = _KINDS[int(str(found.lastgroup)[1:])].name
+    for match in itertools.islice(_matches(text), _MOST):
+        kind = _KINDS[int(str(match.lastgroup)[1:])].name
         yield Fault(
             "secret",
-            f"this looks like {kind} ({found.group()[:4]}...)",
+            f"this looks like {kind} ({match.group()[:4]}...)",
             "remove it, revoke it, and use an environment variable instead",
-            at=place(text, found.start()),
+            at=place(text, match.start()),
         )
 
 
@@ -292,14 +292,14 @@ _HELD_TO_MIXING = ("sk-", "csk-", "nvapi-", "glpat-", "xox")
 def leaked_in(text: str) -> Iterator[Fault]:
     """Yield a fault for each key that looks real; not for examples, nor in lines that say so."""
     lines = text.split("\n")
-    for found in itertools.islice(_matches(text), _MOST_SEARCHED):
-        line, column = place(text, found.start())
-        if _is_example(found.group()) or NOT_A_SECRET in lines[line]:
+    for match in itertools.islice(_matches(text), _MOST_SEARCHED):
+        line, column = place(text, match.start())
+        if _is_example(match.group()) or NOT_A_SECRET in lines[line]:
             continue
-        kind = _KINDS[int(str(found.lastgroup)[1:])].name
+        kind = _KINDS[int(str(match.lastgroup)[1:])].name
         yield Fault(
             "leaked-key",
-            f"this looks like {kind} ({found.group()[:4]}...)",
+            f"this looks like {kind} ({match.group()[:4]}...)",
             f"revoke it, and remove it; if it is none, write {NOT_A_SECRET} on its line",
             at=(line, column),
         )

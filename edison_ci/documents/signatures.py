@@ -65,27 +65,27 @@ class Signer:
 
 def signer_of(about: bytes, digest: bytes, signature: str, keys: Iterable[str]) -> str | None:
     """Return the public key, of some, that a signature fits; None if it fits none."""
-    known = {key: raw for key in keys if (raw := _key(key)) is not None}
+    raw_keys = {key: raw for key in keys if (raw := _key(key)) is not None}
     value = _bytes(signature)
-    if not known or value is None:
+    if not raw_keys or value is None:
         return None
     library = _ed25519()
-    said = about + digest
+    signed = about + digest
     return next(
         (
             key
-            for key, raw in known.items()
-            if _fits(library.Ed25519PublicKey.from_public_bytes(raw), value, said)
+            for key, raw in raw_keys.items()
+            if _fits(library.Ed25519PublicKey.from_public_bytes(raw), value, signed)
         ),
         None,
     )
 
 
-def _fits(key: Any, signature: bytes, said: bytes) -> bool:
+def _fits(key: Any, signature: bytes, signed: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        key.verify(signature, said)
+        key.verify(signature, signed)
     except InvalidSignature:
         return False
     return True

@@ -146,11 +146,11 @@ def _read_headers(lines: Sequence[str], path: str) -> int:
         if line.startswith("@@"):
             break
         _refuse_forbidden(line)
-        if found := _GIT.match(line):
+        if match := _GIT.match(line):
             if seen:
                 raise PatchRefused(f"line {number} starts a second file")
-            _require_path(found[1], "a", path)
-            _require_path(found[2], "b", path)
+            _require_path(match[1], "a", path)
+            _require_path(match[2], "b", path)
             seen.append("git")
         elif line.startswith(("--- ", "+++ ")):
             sign = line[:3]
@@ -193,7 +193,9 @@ def _read_hunks(lines: Sequence[str], start: int, path: str) -> Iterator[Hunk]:
         header = _HUNK.match(lines[at])
         if header is None:
             raise _not_a_hunk(lines[at], at + 1, number - 1, path)
-        counts = [1 if found is None else int(found) for found in (header[2], header[4])]
+        counts = [
+            1 if number_text is None else int(number_text) for number_text in (header[2], header[4])
+        ]
         body, at = _read_body(lines, at + 1, number, counts)
         yield _sound(Hunk(int(header[1]), int(header[3]), tuple(body)), number)
 
@@ -289,17 +291,17 @@ def apply_patch(text: str, patch: Patch) -> str:
     lines, whole = text.split("\n"), text.endswith("\n")
     if whole:
         lines.pop()
-    found: list[str] = []
+    after: list[str] = []
     at = 0
     for number, hunk in enumerate(patch.hunks, 1):
         start, stop = hunk.old_start - 1, hunk.old_start - 1 + len(hunk.old)
         _require_context(lines, hunk, number)
-        found += lines[at:start]
-        found += [line.text for line in hunk.new]
+        after += lines[at:start]
+        after += [line.text for line in hunk.new]
         _require_same_end(hunk, number, last=stop == len(lines), whole=whole)
         at = stop
-    found += lines[at:]
-    return "\n".join(found) + ("\n" if whole and found else "")
+    after += lines[at:]
+    return "\n".join(after) + ("\n" if whole and after else "")
 
 
 def _require_context(lines: Sequence[str], hunk: Hunk, number: int) -> None:
@@ -309,7 +311,7 @@ def _require_context(lines: Sequence[str], hunk: Hunk, number: int) -> None:
                 f"hunk {number} wants a line {place}; the prompt has {len(lines)} lines"
             )
         if lines[place - 1] != line.text:
-            elsewhere = [n for n, known in enumerate(lines, 1) if known == line.text and known]
+            elsewhere = [n for n, other in enumerate(lines, 1) if other == line.text and other]
             hint = f"; that text is line {elsewhere[0]}" if len(elsewhere) == 1 else ""
             raise PatchRefused(
                 f"hunk {number} says that line {place} of the prompt is {brief(line.text)}, "
@@ -324,9 +326,10 @@ def _require_same_end(hunk: Hunk, number: int, *, last: bool, whole: bool) -> No
         if not all(ends):
             raise PatchRefused(f"hunk {number} says that the file ends there, and it does not")
     elif not all(end == whole for end in ends):
-        said = "has a newline" if whole else "has no newline"
+        ending = "has a newline" if whole else "has no newline"
         raise PatchRefused(
-            f"the prompt {said} at its end, and hunk {number} would change that or does not know it"
+            f"the prompt {ending} at its end, and hunk {number} would change that or does not "
+            "know it"
         )
 
 

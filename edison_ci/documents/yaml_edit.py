@@ -41,15 +41,15 @@ def scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def value(given: Given) -> str:
+def value(item: Given) -> str:
     """Return a text or number, or a list of texts or a map of numbers in brackets, as YAML."""
-    if isinstance(given, str):
-        return scalar(given)
-    if isinstance(given, bool | int | float):
-        return json.dumps(given)
-    if isinstance(given, dict):
-        return f"{{{', '.join(f'{name}: {number}' for name, number in given.items())}}}"
-    return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in given)}]"
+    if isinstance(item, str):
+        return scalar(item)
+    if isinstance(item, bool | int | float):
+        return json.dumps(item)
+    if isinstance(item, dict):
+        return f"{{{', '.join(f'{name}: {number}' for name, number in item.items())}}}"
+    return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in item)}]"
 
 
 class Edit(NamedTuple):
@@ -192,10 +192,10 @@ def with_entry(text: str, key: str, entry: Mapping[str, Given]) -> str:
         before, line, after = text[:end], newline, text[end:].removeprefix(newline)
         return f"{before}{line}{_block(entry, listed.indent(), newline)}{after}"
     if spans.items:
-        shown = ", ".join(f"{name}: {value(given)}" for name, given in entry.items())
+        pairs = ", ".join(f"{name}: {value(item)}" for name, item in entry.items())
         before = text[: spans.end].rstrip()
         comma = "" if before.endswith(",") else ","
-        return f"{before}{comma} {{{shown}}}{text[spans.end :]}"
+        return f"{before}{comma} {{{pairs}}}{text[spans.end :]}"
     tail, _, after = text[spans.end + 1 :].partition("\n")
     before = f"{text[: spans.start].rstrip(' ')}{tail.rstrip(_RETURN)}"
     return f"{before}{newline}{_block(entry, 2, newline)}{after}"
@@ -237,37 +237,37 @@ def with_values(text: str, key: str, index: int, changed: Mapping[str, Json]) ->
     return applied(whole, [listed.change(index, changed, flow)])
 
 
-def with_text(text: str, key: str, given: str, *, after: str) -> str:
+def with_text(text: str, key: str, new_text: str, *, after: str) -> str:
     """Return the text of a file with a long text under a key, in the place of the former one.
 
     Without a former one it comes after another key.
     """
-    folded = textwrap.wrap(" ".join(given.split()), _WIDTH, break_long_words=False)
+    folded = textwrap.wrap(" ".join(new_text.split()), _WIDTH, break_long_words=False)
     return _with_block(text, key, [f"{key}: >-", *(f"  {line}" for line in folded)], after)
 
 
-def with_value(text: str, key: str, given: Json, *, after: str) -> str:
+def with_value(text: str, key: str, new_value: Json, *, after: str) -> str:
     """Return the text of a file with a value under a key, on one line; its comment stays."""
-    return _with_block(text, key, [f"{key}: {flow(given)}"], after)
+    return _with_block(text, key, [f"{key}: {flow(new_value)}"], after)
 
 
-def with_members(text: str, key: str, given: Mapping[str, Json], *, after: str) -> str:
+def with_members(text: str, key: str, members: Mapping[str, Json], *, after: str) -> str:
     """Return the text of a file with values in the map under a key; its other members stay."""
     document = read_yaml(text, "")
-    marks, known = document.root.children, document.value
+    marks, values = document.root.children, document.value
     assert isinstance(marks, dict), "the file is a mapping"
-    assert isinstance(known, dict), "the file is a mapping"
+    assert isinstance(values, dict), "the file is a mapping"
     mark, lines = marks.get(key), text.splitlines()
-    former = known.get(key)
+    former = values.get(key)
     if mark is None or not isinstance(former, dict) or not isinstance(mark.children, dict):
-        return with_value(text, key, dict(given), after=after)
+        return with_value(text, key, dict(members), after=after)
     if mark.line == mark.key_line or not former:
-        return with_value(text, key, {**former, **given}, after=after)
+        return with_value(text, key, {**former, **members}, after=after)
     newline = newline_of(text)
     column = next(iter(mark.children.values())).key_column
     last = _extent(lines, max(child.key_line for child in mark.children.values()), column)
     edits = []
-    for member, value in given.items():
+    for member, value in members.items():
         row = f"{' ' * column}{member}: {flow(value)}"
         if (place := mark.children.get(member)) is None:
             edits.append((last, last, row))
@@ -281,13 +281,13 @@ def with_members(text: str, key: str, given: Mapping[str, Json], *, after: str) 
     return newline.join([*lines, ""])
 
 
-def flow(given: Json) -> str:
+def flow(item: Json) -> str:
     """Return a value as YAML on one line."""
-    if isinstance(given, dict):
-        return f"{{{', '.join(f'{scalar(name)}: {flow(each)}' for name, each in given.items())}}}"
-    if isinstance(given, list):
-        return f"[{', '.join(map(flow, given))}]"
-    return scalar(given) if isinstance(given, str) else json.dumps(given)
+    if isinstance(item, dict):
+        return f"{{{', '.join(f'{scalar(name)}: {flow(inner)}' for name, inner in item.items())}}}"
+    if isinstance(item, list):
+        return f"[{', '.join(map(flow, item))}]"
+    return scalar(item) if isinstance(item, str) else json.dumps(item)
 
 
 def _with_block(text: str, key: str, block: list[str], after: str) -> str:
@@ -296,12 +296,12 @@ def _with_block(text: str, key: str, block: list[str], after: str) -> str:
     marks = read_yaml(text, "").root.children
     assert isinstance(marks, dict), "the file is a mapping"
     lines = text.splitlines()
-    known = marks.get(key)
-    start = (known or marks[after]).key_line
+    mark = marks.get(key)
+    start = (mark or marks[after]).key_line
     end = _extent(lines, start, 0)
-    if known is not None and end == start + 1 and len(block) == 1:
+    if mark is not None and end == start + 1 and len(block) == 1:
         block = [_with_comment(block[0], lines[start])]
-    return newline.join([*lines[: start if known else end], *block, *lines[end:], ""])
+    return newline.join([*lines[: start if mark else end], *block, *lines[end:], ""])
 
 
 def _extent(lines: list[str], start: int, indent: int) -> int:
@@ -319,14 +319,14 @@ def _extent(lines: list[str], start: int, indent: int) -> int:
 
 def _with_comment(row: str, former: str) -> str:
     """Return a line with the comment of the former one, in the same column if there is room."""
-    found = _COMMENT.search(former)
-    if found is None or any(quote in former for quote in "\"'"):
+    comment = _COMMENT.search(former)
+    if comment is None or any(quote in former for quote in "\"'"):
         return row
-    return f"{row.ljust(found.start(1) - 2)}  {found[1]}"
+    return f"{row.ljust(comment.start(1) - 2)}  {comment[1]}"
 
 
 def _block(entry: Mapping[str, Given], indent: int, newline: str) -> str:
-    rows = [f"{name}: {value(given)}" for name, given in entry.items()]
+    rows = [f"{name}: {value(item)}" for name, item in entry.items()]
     blank = " " * indent
     return "".join(
         f"{blank}{'- ' if place == 0 else '  '}{row}{newline}" for place, row in enumerate(rows)

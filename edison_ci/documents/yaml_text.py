@@ -157,8 +157,8 @@ def read_yaml(
 ) -> Document:
     """Return the document with its recoverable problems; raises Fault for others."""
     text = decode(data) if isinstance(data, bytes) else data
-    if found := _REFUSED.search(text):
-        raise refused_character(found.group(), place(text, found.start()))
+    if refused := _REFUSED.search(text):
+        raise refused_character(refused.group(), place(text, refused.start()))
     builder = _Builder(_Source(text, place(text, len(text))), limits or YamlLimits(), first_line)
     value, mark = builder.document()
     document = Document(file, value, mark, first_line)
@@ -269,7 +269,7 @@ def _value_end(text: str, event: Any, following: Callable[[], Any]) -> int:
 def as_yaml(value: Json) -> str:
     """Return a value as JSON that is YAML, too, for a value in brackets or on one line."""
     text = json.dumps(value, ensure_ascii=False)
-    return _REFUSED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _REFUSED.sub(lambda character: f"\\u{ord(character.group()):04x}", text)
 
 
 def _placed(document: Document, fault: Fault) -> Problem:
@@ -424,13 +424,13 @@ class _Builder:
         self, item: Json, mark: Mark, value: dict[str, Json], marks: dict[str, Mark]
     ) -> None:
         """Add the missing keys of one or several maps, at the position of <<."""
-        for each in item if isinstance(item, list) else [item]:
-            if not isinstance(each, dict):
+        for merged in item if isinstance(item, list) else [item]:
+            if not isinstance(merged, dict):
                 message = "a merge key (<<) takes a map or a list of maps"
                 raise Fault("merge-key", message, "write <<: *NAME", at=(mark.line, mark.column))
-            for key in each.keys() - value.keys():
+            for key in merged.keys() - value.keys():
                 marks[key] = Mark(*mark[:4], None)
-            value.update((key, held) for key, held in each.items() if key not in value)
+            value.update((key, held) for key, held in merged.items() if key not in value)
 
     def _sequence(self, depth: int) -> tuple[list[Json], list[Mark]]:
         value: list[Json] = []
@@ -491,14 +491,14 @@ class _Builder:
         return text
 
     def _alias(self, event: Any, depth: int) -> Json:
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchor = self._anchors.get(event.anchor)
+        if anchor is None:
             name = event.anchor[:100]
             message = f"alias *{name} has no anchor before it"
             raise Fault("alias", message, "write the value out, or quote a text", at=_at(event))
-        self._nodes += found.nodes
-        self._characters += found.characters
-        self._repeated += found.nodes + found.characters
+        self._nodes += anchor.nodes
+        self._characters += anchor.characters
+        self._repeated += anchor.nodes + anchor.characters
         if self._nodes > self._limits.nodes or self._repeated > self._limits.repeated:
             too_many = self._nodes > self._limits.nodes
             size = (
@@ -512,9 +512,9 @@ class _Builder:
                 "write the values out",
                 at=_at(event),
             )
-        if found.height:
-            self._refuse_depth(event, depth + found.height - 1)
-        return found.value
+        if anchor.height:
+            self._refuse_depth(event, depth + anchor.height - 1)
+        return anchor.value
 
     def _refuse_depth(self, event: Any, depth: int) -> None:
         if depth > self._limits.depth:

@@ -146,17 +146,17 @@ def _signs(text: str) -> Iterator[str]:
     for folded in _readings(visible):
         for word in _WORD.finditer(folded):
             for sign in starts.get(word[0], ()):
-                if (found := sign.pattern.match(folded, word.start())) and _counts(found, sign):
+                if (match := sign.pattern.match(folded, word.start())) and _counts(match, sign):
                     yield sign.what
 
 
-def _counts(found: re.Match[str], sign: _Sign) -> bool:
+def _counts(match: re.Match[str], sign: _Sign) -> bool:
     """Whether a match is about rules of the model, and the words before do not deny it."""
     if sign.own is not None and sign.later is not None:
-        after = sign.later.match(found.string, found.end())
-        if after is None and sign.own.search(found["former"]) is None:
+        after = sign.later.match(match.string, match.end())
+        if after is None and sign.own.search(match["former"]) is None:
             return False
-    before = found.string[max(0, found.start() - _LOOK_BACK) : found.start()]
+    before = match.string[max(0, match.start() - _LOOK_BACK) : match.start()]
     return sign.denied.search(before.rstrip()) is None
 
 
@@ -192,4 +192,4 @@ def _readings(text: str) -> Iterator[str]:
     if _MIXED.search(plain):
         yield plain.translate(_LEET)
     if _SPELT_OUT.search(folded):
-        yield _GAP.sub(" ", _SPELT.sub(lambda found: re.sub(r"\W", "", found[0]), folded))
+        yield _GAP.sub(" ", _SPELT.sub(lambda match: re.sub(r"\W", "", match[0]), folded))

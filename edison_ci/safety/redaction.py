@@ -76,13 +76,13 @@ def redact_value(value: Json, redact: Redact) -> Json:
 
 def _redact_text(text: str, redact: Redact) -> str:
     """Return a redacted text; JSON stays valid JSON, though a number may become a string."""
-    found = redact(text)
-    if found == text or not text.lstrip().startswith(("{", "[")):
-        return found
+    redacted = redact(text)
+    if redacted == text or not text.lstrip().startswith(("{", "[")):
+        return redacted
     try:
         value = parse_json(text)
     except Fault:
-        return found
+        return redacted
     return json.dumps(redact_value(value, redact), ensure_ascii=False)
 
 

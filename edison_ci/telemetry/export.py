@@ -185,9 +185,9 @@ class OtlpRecorder:
         self._complaints = _Complaints()
         library = logging.getLogger("opentelemetry")
         library.handlers[:], library.propagate = [self._complaints], False
-        told = OTELResourceDetector().detect()  # OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES
+        detected = OTELResourceDetector().detect()  # OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES
         ours = {"service.name": "edison", "service.version": __version__}
-        resource = Resource.create(ours).merge(told)
+        resource = Resource.create(ours).merge(detected)
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
@@ -378,10 +378,10 @@ class _Span:
             RESPONSE_MODEL: completion.served_model or None,
         }
         if self._recorder.redact is not None:
-            told = self._recorder.message(
+            answer = self._recorder.message(
                 "assistant", completion.text, finish_reason=completion.finish_reason
             )
-            attributes[OUTPUT_MESSAGES] = _messages([told])
+            attributes[OUTPUT_MESSAGES] = _messages([answer])
         attributes = _without_keys({k: v for k, v in attributes.items() if v is not None})
         self._span.set_attributes(attributes)
         if completion.served_model:

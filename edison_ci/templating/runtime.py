@@ -69,9 +69,9 @@ class Budget:
 
     def text(self, value: Json) -> str:
         """Return a value as text, at the cost of its length."""
-        found = as_text(value)
-        self.spend(len(found))
-        return found
+        text = as_text(value)
+        self.spend(len(text))
+        return text
 
 
 class _Missing(StrictUndefined):
@@ -172,12 +172,12 @@ def _compare(context: Context, left: Any, *rest: Any) -> bool:
             str(value)
         if isinstance(value, str | list | dict):
             context[BUDGET].text(value)
-    for sign, one, other in zip(rest[::2], values, values[1:], strict=False):
+    for sign, first, second in zip(rest[::2], values, values[1:], strict=False):
         try:
-            holds = _COMPARE[sign](one, other)
+            holds = _COMPARE[sign](first, second)
         except TypeError:
             done = "searched in" if "in" in sign else "compared with"
-            raise RenderError(f"{type_name(one)} cannot be {done} {type_name(other)}") from None
+            raise RenderError(f"{type_name(first)} cannot be {done} {type_name(second)}") from None
         if not holds:
             return False
     return True
@@ -223,10 +223,10 @@ def _join(budget: Budget, value: Any, d: str = "", attribute: str | None = None)
         raise RenderError(f"join takes a list, not {type_name(value)}")
     size, pieces = 0, []
     for item in value:
-        found = item if attribute is None else get_item(item, attribute, f"item.{attribute}")
-        if isinstance(found, Undefined):
-            str(found)
-        pieces.append(budget.text(found))
+        part = item if attribute is None else get_item(item, attribute, f"item.{attribute}")
+        if isinstance(part, Undefined):
+            str(part)
+        pieces.append(budget.text(part))
         size += len(pieces[-1]) + len(d)
         if size - len(d) > MAX_OUTPUT:
             raise output_too_long(MAX_OUTPUT)
@@ -294,8 +294,8 @@ def argument_error(name: str, argument: str, value: Any) -> str:
     kind, _, nothing = str(filter_signature(name).parameters[argument].annotation).partition(" | ")
     if kind not in _WANTED or type(value) is _WANTED[kind][0] or (nothing and value is None):
         return ""
-    shown = value if isinstance(value, float) else type_name(value)
-    return f"{argument} is {shown}, not a {_WANTED[kind][1]}"
+    written = value if isinstance(value, float) else type_name(value)
+    return f"{argument} is {written}, not a {_WANTED[kind][1]}"
 
 
 def _jinja_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,15 +303,15 @@ def _jinja_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
     @pass_context
     def call(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-        given = filter_signature(name).bind(*args, **kwargs).arguments
+        arguments = filter_signature(name).bind(*args, **kwargs).arguments
         if isinstance(value, Undefined) and name != "default":
             str(value)
-        for argument, item in given.items():
+        for argument, item in arguments.items():
             if isinstance(item, Undefined) and argument != "default_value":
                 str(item)
             if reason := argument_error(name, argument, item):
                 raise RenderError(f"{name}: {reason}")
-        return function(context[BUDGET], value, **given)
+        return function(context[BUDGET], value, **arguments)
 
     return call
 

@@ -183,8 +183,8 @@ class _Inspector:
             attributes = ", ".join(LOOP_ATTRIBUTES)
             self._refuse(node, "loop is not a variable", f"inside for, loop has: {attributes}")
         elif node.name not in bound and self._is_name(node):
-            known = self.uses.get(node.name)
-            if known is None or (known.optional and not optional):
+            use = self.uses.get(node.name)
+            if use is None or (use.optional and not optional):
                 self.uses[node.name] = Use(*self._place(node.lineno), optional)
 
     def _is_name(self, node: nodes.Name) -> bool:
@@ -302,12 +302,12 @@ def _arguments_error(node: nodes.Filter) -> str:
     if len(named) < len(node.kwargs):
         return "an argument is given twice"
     try:
-        given = filter_signature(node.name).bind(*node.args, **named).arguments
+        arguments = filter_signature(node.name).bind(*node.args, **named).arguments
     except TypeError as error:
         return str(error)
     reasons = (
         argument_error(node.name, name, value.value)
-        for name, value in given.items()
+        for name, value in arguments.items()
         if isinstance(value, nodes.Const)
     )
     return next(filter(None, reasons), "")
