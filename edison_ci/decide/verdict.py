@@ -17,6 +17,7 @@ from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, Question, SliceFinding, unmeasured
 from edison_ci.decide.interim import continues, decide_interim, planned_level, settles_later, stays
 from edison_ci.decide.win_rates import why_no_win_rate
+from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode
 from edison_ci.plan.interim_analysis import is_inferred, takes_part
 from edison_ci.records import Side, Verdict
@@ -122,19 +123,23 @@ def _badness(decision: GateDecision) -> tuple[float, float]:
     return (1.0 if p is None else p, 0.0 if worst is None else worst)
 
 
+def _numbers(decision: GateDecision) -> dict[str, Any]:
+    """Return the numbers of a decision, by the columns in which they are stored."""
+    low, high = decision.interval or (None, None)
+    p = None if decision.p is None else decision.p.value
+    adjusted = None if decision.p is None else decision.p_adjusted
+    numbers = {"estimate": decision.value, "low": low, "high": high, "n": decision.n}
+    return {**numbers, "p": p, "p_holm": adjusted}
+
+
 def slices_json(finding: Finding, decisions: Sequence[GateDecision]) -> dict[str, Any]:
     """Return all slices of a gate, as they appear in its details."""
     rows = [
         {
             "tag": part.tag,
             "verdict": str(decision.verdict),
-            "estimate": decision.value,
-            "low": None if decision.interval is None else decision.interval.low,
-            "high": None if decision.interval is None else decision.interval.high,
             "worst_plausible": decision.worst_plausible,
-            "n": decision.n,
-            "p": None if decision.p is None else decision.p.value,
-            "p_holm": None if decision.p is None else decision.p_adjusted,
+            **_numbers(decision),
         }
         for part, decision in zip(finding.slices, decisions, strict=True)
     ]
@@ -329,7 +334,6 @@ class _Sides(NamedTuple):
 
 
 def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list[_PendingRow]:
-    comparing = gate.compares
     outside = [head for head in sides.heads if head.model in background.outside]
     heads = tuple(head for head in sides.heads if head not in outside)
     not_counted = [_PendingRow(gate, head, None, wording.outside(head)) for head in outside]
@@ -338,14 +342,7 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
     groups: list[tuple[Variant | None, tuple[Variant, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
         groups = [(variant, (variant,)) for variant in heads]
-    cells: TwoSidedSample | None = sides.alone
-    stored: StoredBaseline | None = None
-    if gate.fixed is not None:
-        stored = background.fixed.get(gate.fixed, StoredBaseline())
-        cells = stored.cells
-    elif comparing:
-        stored = None if background.has_base else background.stored
-        cells = sides.compared
+    cells, stored = _cells_of(gate, sides, background)
     if cells is None:
         sentence = "" if stored is None else stored.sentence
         reason = sentence or wording.no_base(background.base_ref)
@@ -353,7 +350,7 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
         open_ = gate.fixed is not None
         rows = [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
         return [*rows, *not_counted]
-    bases = frozenset(cells.variants(Side.BASE) if comparing else heads)
+    bases = frozenset(cells.variants(Side.BASE) if gate.compares else heads)
     metric = metric_of(cells, gate.metric)
     rows = []
     for variant, members in groups:
@@ -369,6 +366,18 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
             continue
         rows.append(_PendingRow(gate, variant, question, stored=stored))
     return [*rows, *not_counted]
+
+
+def _cells_of(
+    gate: Gate, sides: _Sides, background: VerdictContext
+) -> tuple[TwoSidedSample | None, StoredBaseline | None]:
+    """Return the cells that a gate decides on, if there are any, and their base if it is stored."""
+    if gate.fixed is not None:
+        fixed = background.fixed.get(gate.fixed, StoredBaseline())
+        return fixed.cells, fixed
+    if gate.compares:
+        return sides.compared, None if background.has_base else background.stored
+    return sides.alone, None
 
 
 def _waiting_row(row: _PendingRow) -> GateRow:
@@ -424,28 +433,15 @@ def _decided_row(
     unclear = decision.verdict is Verdict.INCONCLUSIVE
     if unclear and interim is None and row.gate.if_unclear == "more_repeats":
         sentence, notes = f"{sentence} {wording.MORE_REPEATS}", (*notes, wording.MORE_REPEATS)
+    names = ("kind", "method", "level", "margin", "worst_plausible", "best_plausible", "family")
     return GateRow(
         verdict=decision.verdict,
         sentence=sentence,
-        estimate=decision.value,
-        low=None if decision.interval is None else decision.interval.low,
-        high=None if decision.interval is None else decision.interval.high,
-        n=decision.n,
         n_more=decision.n_more,
-        p=None if decision.p is None else decision.p.value,
-        p_holm=None if decision.p is None else decision.p_adjusted,
+        **_numbers(decision),
         detail={
-            "kind": decision.kind,
-            "method": decision.method,
-            "level": decision.level,
-            "margin": decision.margin,
-            "worst_plausible": decision.worst_plausible,
-            "best_plausible": decision.best_plausible,
+            **record_json.fields_of(decision, *names, "missing", "n_needed", "n_more_range"),
             "p_two_sided": None if decision.p is None else decision.p.two_sided,
-            "family": decision.family,
-            "missing": decision.missing,
-            "n_needed": decision.n_needed,
-            "n_more_range": None if decision.n_more_range is None else [*decision.n_more_range],
             "seed": None if finding.seed is None else f"{finding.seed:064x}",
             "notes": [*notes],
             **({} if finding.labels is None else {"human_labels": dict(finding.labels)}),

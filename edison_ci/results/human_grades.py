@@ -245,13 +245,24 @@ def human_grades_of(connection: sqlite3.Connection, run: Run) -> HumanGrades | N
     return HumanGrades(answers, of, people, flagged, tuple(scores), change)
 
 
+_SAME_ANSWER = (
+    "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
+    "and h.answer_no = c.answer_no"
+)
+_GRADES = f"join run r on r.id = c.run_id left join human_grades h on {_SAME_ANSWER}"
+_CRITERION = (
+    "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.request_hash, "
+    "g.answer_no, avg(e.value) as score from counted_grade g, json_each(g.criteria) e "
+    "where e.key = :component and g.id in (select max(id) from counted_grade "
+    "group by experiment, case_id, request_hash, answer_no, actor) "
+    f"group by g.experiment, g.case_id, g.request_hash, g.answer_no) h on {_SAME_ANSWER}"
+)
+
+
 def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, str], _Cases]:
     rows = connection.execute(
         "select c.side, c.prompt, c.model, c.case_id, c.cluster, c.composite, c.passed, "
-        "coalesce(h.people, 0), h.score, h.rating, h.passed from cell c "
-        "join run r on r.id = c.run_id left join human_grades h on h.experiment = r.experiment "
-        "and h.case_id = c.case_id and h.request_hash = c.request_hash and h.answer_no = "
-        "c.answer_no "
+        f"coalesce(h.people, 0), h.score, h.rating, h.passed from cell c {_GRADES} "
         "where c.run_id = ? and c.status in ('ok', 'malformed', 'blocked')",
         (run_id,),
     )
@@ -450,23 +461,6 @@ def _changes(
 # People grade some of the cases. Those represent all cases only if they are a random sample, so
 # cases that were picked by hand do not count, unless every case is graded. A gate then decides on
 # the sample as it would on a run of that many cases.
-_GRADES = (
-    "join run r on r.id = c.run_id left join human_grades h on "
-    "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
-    "and h.answer_no = c.answer_no"
-)
-
-_CRITERION = (
-    "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.request_hash, "
-    "g.answer_no, avg(e.value) as score from counted_grade g, json_each(g.criteria) e "
-    "where e.key = :component and g.id in (select max(id) from counted_grade "
-    "group by experiment, case_id, request_hash, answer_no, actor) "
-    "group by g.experiment, g.case_id, g.request_hash, g.answer_no) h on "
-    "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
-    "and h.answer_no = c.answer_no"
-)
-
-
 def human_metric(metric: Metric) -> Metric:
     """Return the metric on grades by people that corresponds to one on automatic grades."""
     name, label = f"human {metric.name}", f"{metric.label} by people"
