@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.store.database import marks
 from edison_ci.store.private_file import FileLayout, PrivateFile
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class AuthFile(PrivateFile):
         """Forget the tokens, password, account and sessions of a person."""
         with self.writing() as connection:
             for table in ("token", "password", "account", "session"):
-                sql = f"delete from {table} where name in ({_marks(names)})"
+                sql = f"delete from {table} where name in ({marks(names)})"
                 connection.execute(sql, [*names])
             noted(0)
 
@@ -337,13 +338,9 @@ class AuthFile(PrivateFile):
 
 
 def _end_sessions(connection: sqlite3.Connection, names: Sequence[str]) -> int:
-    sql = f"delete from session where name in ({_marks(names)})"
+    sql = f"delete from session where name in ({marks(names)})"
     return connection.execute(sql, [*names]).rowcount
 
 
 def _where(names: Sequence[str] | None) -> tuple[str, Sequence[str]]:
-    return ("", ()) if names is None else (f"where name in ({_marks(names)})", names)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+    return ("", ()) if names is None else (f"where name in ({marks(names)})", names)

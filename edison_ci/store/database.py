@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sized
 
 
 APPLICATION_ID = 0x45444953  # "EDIS"
@@ -59,6 +59,11 @@ class Header(NamedTuple):
         pages, valid = int.from_bytes(self.raw[28:32], "big"), self.raw[24:28] == self.raw[92:96]
         page_size = int.from_bytes(self.raw[16:18], "big")
         return pages * (65_536 if page_size == 1 else page_size) if valid else 0
+
+
+def marks(values: Sized) -> str:
+    """Return a question mark for each value of a statement."""
+    return ", ".join("?" * len(values))
 
 
 def refuse_what_is_not_ours(path: Path) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.store import ledger
+from edison_ci.store.database import marks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -130,33 +132,21 @@ class ComparisonRow:
         return "error" if self.ab_winner is None or self.ba_winner is None else "ok"
 
 
+_COMPARISON = (
+    "a_cell, b_cell, run_id, judge, judge_hash, ab_winner, ba_winner, ab_reason, ba_reason, "
+    "chars_a, chars_b, asked, own, status"
+)
+_comparison_fields = attrgetter(*_COMPARISON.split(", "))
+
+
 def store_comparisons(rows: Sequence[ComparisonRow]) -> ledger.OnTotals[None]:
     """Return the operation that stores comparisons, in place of earlier failures."""
 
     def operation(connection: sqlite3.Connection, _: Totals) -> None:
         connection.executemany(
-            "insert or replace into comparison (a_cell, b_cell, run_id, judge, judge_hash, status, "
-            "ab_winner, ba_winner, ab_reason, ba_reason, chars_a, chars_b, asked, own) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    row.a_cell,
-                    row.b_cell,
-                    row.run_id,
-                    row.judge,
-                    row.judge_hash,
-                    row.status,
-                    row.ab_winner,
-                    row.ba_winner,
-                    row.ab_reason,
-                    row.ba_reason,
-                    row.chars_a,
-                    row.chars_b,
-                    row.asked,
-                    row.own,
-                )
-                for row in rows
-            ],
+            f"insert or replace into comparison ({_COMPARISON}) "
+            f"values ({marks(_COMPARISON.split(','))})",
+            map(_comparison_fields, rows),
         )
         connection.executemany(
             "insert or ignore into judgment values (?, ?, ?, ?)",
@@ -182,8 +172,7 @@ def is_compared(connection: sqlite3.Connection, a_cell: str, b_cell: str) -> boo
 def comparisons_of(connection: sqlite3.Connection, cell_id: str) -> list[ComparisonRow]:
     """Return every comparison that a cell takes part in."""
     rows = connection.execute(
-        "select a_cell, b_cell, run_id, judge, judge_hash, ab_winner, ba_winner, ab_reason, "
-        "ba_reason, chars_a, chars_b, asked, own from comparison "
+        f"select {_COMPARISON.removesuffix(', status')} from comparison "
         "where a_cell = ?1 or b_cell = ?1 order by a_cell, b_cell",
         (cell_id,),
     )
@@ -238,7 +227,7 @@ def write_approval(run_id: str, row: ApprovalRow | None) -> Callable[[sqlite3.Co
         if row is not None:
             connection.execute(
                 f"insert into judge_approval (run_id, {', '.join(row._fields)}) "
-                f"values ({', '.join('?' * (1 + len(row)))})",
+                f"values (?, {marks(row)})",
                 (run_id, *row),
             )
 
@@ -286,7 +275,7 @@ def write_question_scores(scores: Sequence[QuestionScore]) -> Callable[[sqlite3.
     def operation(connection: sqlite3.Connection) -> None:
         connection.executemany(
             f"insert or replace into question_score ({_QUESTION_COLUMNS}) "
-            f"values ({', '.join('?' * len(_QUESTION_COLUMNS.split(',')))})",
+            f"values ({marks(_QUESTION_COLUMNS.split(','))})",
             [astuple(score) for score in scores],
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from edison_ci._dataclass import dataclass
@@ -446,19 +447,10 @@ def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int |
     return int(done.lastrowid or 0) if done.rowcount == 1 else None
 
 
-def _attempt(booking: Booking) -> tuple[Any, ...]:
-    return (
-        booking.request_hash,
-        booking.run_id,
-        booking.experiment,
-        booking.loop,
-        booking.model,
-        booking.phase,
-        booking.est_microusd,
-        booking.est_tokens,
-        booking.owner,
-        booking.now,
-    )
+_attempt = attrgetter(
+    *("request_hash", "run_id", "experiment", "loop", "model", "phase"),
+    *("est_microusd", "est_tokens", "owner", "now"),
+)
 
 
 def _adjust(totals: Totals, booking: Booking, microusd: int, tokens: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store import audit
-from edison_ci.store.database import open_for_change
+from edison_ci.store.database import marks, open_for_change
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,8 +62,7 @@ class ManualGrade:
 
 _COLUMNS = (
     "cell_id, experiment, case_id, request_hash, answer_no, actor, graded_at, scale, score, "
-    "passed, "
-    "criteria, note, flagged, seed, origin"
+    "passed, criteria, note, flagged, seed, origin"
 )
 _LAST = (
     "id in (select max(id) from counted_grade where experiment = ? "
@@ -73,26 +72,11 @@ _LAST = (
 
 def add_grade(connection: sqlite3.Connection, grade: ManualGrade) -> int:
     """Add a grade in the current transaction; return its number."""
+    values = {name: getattr(grade, name) for name in _COLUMNS.split(", ")}
+    values |= {"criteria": canonical_json(dict(grade.criteria)), "note": _storable(grade.note)}
     cursor = connection.execute(
-        f"insert into manual_grade ({_COLUMNS}) values "
-        "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
-        (
-            grade.cell_id,
-            grade.experiment,
-            grade.case_id,
-            grade.request_hash,
-            grade.answer_no,
-            grade.actor,
-            grade.graded_at,
-            grade.scale,
-            grade.score,
-            grade.passed,
-            canonical_json(dict(grade.criteria)),
-            _storable(grade.note),
-            grade.flagged,
-            grade.seed,
-            grade.origin,
-        ),
+        f"insert into manual_grade ({_COLUMNS}) values ({marks(values)}) returning id",
+        (*values.values(),),
     )
     return int(cursor.fetchone()[0])
 

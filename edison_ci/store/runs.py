@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
@@ -11,6 +12,7 @@ from edison_ci.documents import secrets
 from edison_ci.errors import BusyError, StoreError, UsageError
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.spelling import did_you_mean
+from edison_ci.store.database import marks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -220,34 +222,22 @@ def final_runs(connection: sqlite3.Connection, *, after: str = "", most: int = -
     return [run_id for (run_id,) in rows]
 
 
+_NEW = (
+    "id, experiment, trigger, plan_hash, snapshot, cells_planned, simulated, partial, owner, "
+    "base_ref, base_commit, commit_id, shard, loop"
+)
+_new_fields = attrgetter(*_NEW.split(", "))
+
+
 def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that writes a new run."""
 
     def operation(connection: sqlite3.Connection) -> None:
+        parts = [json.dumps(part, sort_keys=True) for part in (run.labels, run.models)]
         connection.execute(
-            "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
-            "cells_planned, simulated, partial, owner, base_ref, base_commit, commit_id, "
-            "shard, loop, models, created_at) "
-            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                run.id,
-                run.experiment,
-                run.trigger,
-                run.plan_hash,
-                run.snapshot,
-                json.dumps(run.labels, sort_keys=True),
-                run.cells_planned,
-                run.simulated,
-                run.partial,
-                run.owner,
-                run.base_ref,
-                run.base_commit,
-                run.commit_id,
-                run.shard,
-                run.loop,
-                json.dumps(run.models, sort_keys=True),
-                run.now,
-            ),
+            f"insert into run ({_NEW}, labels, models, created_at, status) "
+            f"values ({marks(_NEW.split(','))}, ?, ?, ?, 'PENDING')",
+            (*_new_fields(run), *parts, run.now),
         )
         add_event(connection, run.id, "iteration:started", {"experiment": run.experiment}, run.now)
         if run.fire is not None:
@@ -377,7 +367,7 @@ def owned_runs(
     """Return runs of an experiment with the process that owns each, but those that rest."""
     return connection.execute(
         "select id, owner from run where experiment = ? and owner is not null "
-        f"and status not in ({', '.join('?' * len(resting))})",
+        f"and status not in ({marks(resting)})",
         (experiment, *resting),
     ).fetchall()
 
@@ -471,7 +461,7 @@ def last_event(connection: sqlite3.Connection, run_id: str, *types: str) -> Even
     """Return the newest event of a run that has one of some types."""
     row = connection.execute(
         "select seq, time, run_id, type, data from event where run_id = ? "
-        f"and type in ({', '.join('?' * len(types))}) order by seq desc limit 1",
+        f"and type in ({marks(types)}) order by seq desc limit 1",
         (run_id, *types),
     ).fetchone()
     return None if row is None else _event(row)

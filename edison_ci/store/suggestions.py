@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.records import Move, canonical_json
+from edison_ci.store.database import marks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -399,7 +400,7 @@ def _write(connection: sqlite3.Connection, suggestion: Suggestion) -> None:
     values = {column: _stored(getattr(suggestion, column)) for column in _COLUMNS}
     updated = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
     connection.execute(
-        f"insert into suggestion (id, {_LIST}) values (?, {', '.join('?' * len(_COLUMNS))}) "
+        f"insert into suggestion (id, {_LIST}) values (?, {marks(_COLUMNS)}) "
         f"on conflict (hash) do update set {updated}",
         (suggestion.id, *values.values()),
     )
@@ -448,7 +449,7 @@ def list_suggestions(
     return _find(
         connection,
         "(? is null or experiment = ?) and (? is null or prompt = ?) "
-        f"and status in ({', '.join('?' * len(chosen))})",
+        f"and status in ({marks(chosen)})",
         *(experiment, experiment, prompt, prompt),
         *chosen,
     )
