@@ -35,7 +35,6 @@ from edison_ci.sanitize import line
 from edison_ci.store import cells as store_cells
 from edison_ci.store import database as store_database
 from edison_ci.store import integrity, merge
-from edison_ci.store import origins as store_origins
 from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
@@ -354,8 +353,8 @@ def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
     with closing(store_database.open_reader(site.results)) as reader:
         for run in runs:
             (by, on), origin = (
-                store_origins.who_ran(reader, run.id),
-                store_origins.origin_of(reader, run.id),
+                store_runs.who_ran(reader, run.id),
+                store_runs.origin_of(reader, run.id),
             )
             as_ = run.trigger if origin is None else origin.ran_as
             found.append({"run_id": run.id, "by": by, "on": on, "as": as_})
@@ -365,7 +364,7 @@ def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
 def _is_own(site: Site, run: Run) -> bool:
     """Whether a run was made here, or is trusted here."""
     with closing(store_database.open_reader(site.results)) as reader:
-        origin = store_origins.origin_of(reader, run.id)
+        origin = store_runs.origin_of(reader, run.id)
     return (
         run.trigger != store_runs.IMPORT
         if origin is None
@@ -424,7 +423,7 @@ def _accept(
     entry = site.entry(arrival.actor, action, arrival.source, after=told)
     claims = _claims(manifest)
     origins = [
-        store_origins.RunOrigin(
+        store_runs.RunOrigin(
             run_id,
             *claims.get(run_id, ("", "", "")),
             arrival.way,

@@ -26,8 +26,7 @@ from edison_ci.results.snapshot import doubts_of, outside_models_of
 from edison_ci.stats.scores import pass_interval
 from edison_ci.store.database import open_for_reading
 from edison_ci.store.merge import split_run
-from edison_ci.store.origins import trust_for_reading
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import find_run, trust_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

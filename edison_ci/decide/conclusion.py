@@ -41,8 +41,7 @@ from edison_ci.results.snapshot import (
     push_of,
 )
 from edison_ci.store.cells import clusters_of
-from edison_ci.store.origins import origin_of
-from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, find_run
+from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, find_run, origin_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from edison_ci.records import BaselineDoubt, Verdict
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.cells import CellRow
-    from edison_ci.store.origins import RunOrigin
-    from edison_ci.store.runs import Run
+    from edison_ci.store.runs import Run, RunOrigin
 
 
 # Interim analyses are fixed before the first of them, so a run is decided again by repeating them,

@@ -22,8 +22,7 @@ from edison_ci.execute.runner import FallbackModels, Pairing, Runner, RunnerSetu
 from edison_ci.execute.steering import RunControl, connect_workers, follow_workers
 from edison_ci.records import RunStatus, Side
 from edison_ci.store.ledger import has_open_batches, reclaim
-from edison_ci.store.origins import refresh_trust
-from edison_ci.store.runs import move_run
+from edison_ci.store.runs import move_run, refresh_trust
 from edison_ci.store.steering import withdraw_requests
 from edison_ci.telemetry.spans import RUN_ID, run_span
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.numeric import counted, dollars, duration, percent
 from edison_ci.store.audit import count_audit as count_audit
 from edison_ci.store.audit import read_audit as read_audit
-from edison_ci.store.origins import origin_of
 from edison_ci.store.runs import count_events as count_events
-from edison_ci.store.runs import newest_events
+from edison_ci.store.runs import newest_events, origin_of
 
 if TYPE_CHECKING:
     import sqlite3

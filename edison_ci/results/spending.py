@@ -16,8 +16,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.records import Completion, Side
 from edison_ci.results.snapshot import newest_ids, snapshot_of
 from edison_ci.store import answers
-from edison_ci.store.origins import MADE_HERE
-from edison_ci.store.runs import NO_TRIAL, find_run
+from edison_ci.store.runs import MADE_HERE, NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3

@@ -39,8 +39,7 @@ from edison_ci.store.database import (
 )
 from edison_ci.store.integrity import check_database
 from edison_ci.store.ledger import Totals
-from edison_ci.store.origins import add_origin
-from edison_ci.store.runs import IMPORT, run_ids
+from edison_ci.store.runs import IMPORT, add_origin, run_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
     from edison_ci.store.audit import AuditEntry
-    from edison_ci.store.origins import RunOrigin
+    from edison_ci.store.runs import RunOrigin
 
 _CONCLUDED = ("decision", "judge_approval")
 """Tables that are written when a run ends, like every rollup_... table."""

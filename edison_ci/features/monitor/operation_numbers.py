@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.results.live_progress import progress_of
 from edison_ci.results.spending import WITHIN_MS
-from edison_ci.store.origins import MADE_HERE
-from edison_ci.store.runs import RESTING, find_run
+from edison_ci.store.runs import MADE_HERE, RESTING, find_run
 
 if TYPE_CHECKING:
     import sqlite3

@@ -26,7 +26,6 @@ from edison_ci.features.site import uploads
 from edison_ci.providers import transport
 from edison_ci.sanitize import line
 from edison_ci.store import database, liveness
-from edison_ci.store import origins as store_origins
 from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
@@ -403,7 +402,7 @@ def _chosen(site: Site, names: Sequence[str]) -> list[Run]:
     with closing(database.open_reader(site.results)) as reader:
         ids = names or store_runs.final_runs(reader)
         runs = {run.id: run for run in (store_runs.find_run(reader, name) for name in ids)}
-        origins = {run_id: store_origins.origin_of(reader, run_id) for run_id in runs}
+        origins = {run_id: store_runs.origin_of(reader, run_id) for run_id in runs}
     foreign = {
         i for i, origin in origins.items() if origin is not None and not origin.is_trusted(keys)
     }

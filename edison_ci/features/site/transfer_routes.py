@@ -19,8 +19,7 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.site.projects import Projects, create_project
 from edison_ci.features.site.uploads import PUSH, UploadRefused, Uploads
 from edison_ci.store.database import migrations, open_reader
-from edison_ci.store.origins import origin_of
-from edison_ci.store.runs import FINAL, final_runs, find_run
+from edison_ci.store.runs import FINAL, final_runs, find_run, origin_of
 from edison_ci.web.api import ApiError, authorize, error_reply, json_reply
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import header

@@ -51,8 +51,7 @@ from edison_ci.store.database import migrations
 from edison_ci.store.integrity import open_foreign, problems_in
 from edison_ci.store.liveness import refuse_while_run
 from edison_ci.store.merge import accept, copy_audit
-from edison_ci.store.origins import RunOrigin, origin_of, who_ran
-from edison_ci.store.runs import RESTING, TRIAL, find_run, run_ids
+from edison_ci.store.runs import RESTING, TRIAL, RunOrigin, find_run, origin_of, run_ids, who_ran
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
