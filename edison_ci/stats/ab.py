@@ -13,6 +13,7 @@ from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import Preference
 from edison_ci.stats.permutation import PValue, paired_p
 from edison_ci.stats.power import DEFAULT_SD, cases_for_margin
+from edison_ci.stats.scores import Estimate
 from edison_ci.stats.verdicts import GateRule
 
 if TYPE_CHECKING:
@@ -36,16 +37,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Prompt B against prompt A on the same cases."""
+class Comparison(Estimate):
+    """Prompt B against prompt A on the same cases: the mean difference, B minus A."""
 
     outcome: Outcome
-    value: float | None
-    """Mean difference, B minus A; None without a case."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
     margin: float
     p: PValue | None
     """Two-sided."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, np, variance_of
+from edison_ci.stats.scores import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,16 +103,13 @@ FEWEST_CASES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far judges agree beyond chance: 1 is always, 0 is as chance would."""
+class Agreement(Estimate):
+    """How far judges agree beyond chance: 1 is always, 0 is as chance would.
 
-    value: float | None
-    """None: not computable, because nothing varies or nothing was judged twice."""
-    n: int
-    """Cases with at least two judgments."""
-    method: str
-    interval: Range | None
-    level: float
+    The value is None if nothing varies or nothing was judged twice; `n` are the cases with at least
+    two judgments.
+    """
+
     raw: float | None
     """Share of pairs of judgments that are equal."""
 

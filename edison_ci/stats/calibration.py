@@ -32,7 +32,7 @@ from edison_ci.stats.arrays import (
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
 from edison_ci.stats.power import smallest_count
-from edison_ci.stats.scores import unit_of
+from edison_ci.stats.scores import Estimate, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -316,15 +316,9 @@ class LabelCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectedRate:
-    """The pass rate that people would have found."""
+class CorrectedRate(Estimate):
+    """The pass rate that people would have found; if there is none, `method` says why."""
 
-    value: float | None
-    """None if it cannot be computed, with the reason in `method`."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
     raw: float
     """The judge's pass rate."""
     sensitivity: float | None
@@ -358,15 +352,12 @@ def corrected_rate(
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeTrust:
-    """How a judge compares with people on the same cases."""
+class JudgeTrust(Estimate):
+    """How a judge compares with people on the same cases.
 
-    value: float | None
-    """Mean signed bias, judge minus people: above 0 is generous. None without a case."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
+    The value is the mean signed bias, judge minus people: above 0 is generous.
+    """
+
     agreement: float | None
     """Share of cases on which judge and people differ by at most `tolerance`."""
     correlation: float | None
@@ -401,14 +392,10 @@ def worst_criteria(trusts: Mapping[str, JudgeTrust]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBias:
+class SideBias(Estimate):
     """By how much the judge favours the head over the base, compared with people."""
 
     value: float
-    n: int
-    method: str
-    interval: Range | None
-    level: float
     p: PValue
 
     @property

@@ -33,7 +33,7 @@ from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.paired import mean_error, paired_difference
 from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.power import unseen_cases
-from edison_ci.stats.scores import Unseen
+from edison_ci.stats.scores import Estimate, Unseen
 from edison_ci.stats.verdicts import GateDecision
 
 if TYPE_CHECKING:
@@ -110,16 +110,9 @@ class LabelledScores:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectedMean:
-    """The mean score that people would have given."""
+class CorrectedMean(Estimate):
+    """The mean score that people would have given; None without a label. `n` are the labels."""
 
-    value: float | None
-    """None without a label."""
-    n: int
-    """Labels."""
-    method: str
-    interval: Range | None
-    level: float
     judged: int
     """Cases that only the judge has scored."""
     judge_mean: float | None

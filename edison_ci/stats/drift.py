@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats import arrays, paired
-from edison_ci.stats.scores import unit_of
+from edison_ci.stats.scores import Estimate, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,16 +55,13 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """When a falling series would cross a threshold, if it went on like this."""
+class Forecast(Estimate):
+    """When a falling series would cross a threshold, if it continued like this.
 
-    value: float | None
-    """The time at which the line crosses; None without a forecast, with the `reason`."""
-    n: int
-    method: str
-    interval: arrays.Range | None
-    """When the lower and the upper prediction limit cross; None if the upper never does."""
-    level: float
+    The value is None without a forecast, with the `reason`. The interval has the times at which the
+    lower and the upper prediction limit cross, and is None if the upper never does.
+    """
+
     reason: str = ""
     path: tuple[ForecastPoint, ...] = ()
     """The line from the last run to the crossing, with its prediction limits."""
@@ -224,17 +221,13 @@ class AlarmRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """The newest runs against the reference."""
+class Drop(Estimate):
+    """The newest runs against the reference, on the cases that both have.
 
-    value: float | None
-    """Relative drop, (reference - current) / reference; None without a reference above 0."""
-    n: int
-    """Cases that both have."""
-    method: str
-    interval: arrays.Range | None
-    """Of current minus reference, in points of 0-1."""
-    level: float
+    The value is the relative drop, (reference - current) / reference, None without a reference
+    above 0; the interval is that of current minus reference, in points of 0-1.
+    """
+
     reference: float | None
     current: float | None
     runs: int = 1

@@ -24,6 +24,7 @@ from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs, mean_error
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.power import MOST_CASES
+from edison_ci.stats.scores import Estimate
 from edison_ci.stats.verdicts import GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
@@ -132,15 +133,12 @@ def decide_win_rate(
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """A high quantile of latencies, with the order statistics between which it likely lies."""
+class Tail(Estimate):
+    """A high quantile of latencies, with the order statistics between which it likely lies.
 
-    value: float | None
-    """None below 60 calls."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
+    The value is None below 60 calls; `n` are the calls.
+    """
+
     advisory: bool
     """Below 200 calls it informs and never decides."""
 

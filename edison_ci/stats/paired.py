@@ -19,7 +19,7 @@ from edison_ci.stats.arrays import (
     sum_of,
     variance_of,
 )
-from edison_ci.stats.scores import clustered_mean
+from edison_ci.stats.scores import Estimate, clustered_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,15 +37,10 @@ MIN_COMMON = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A mean difference with the values between which the truth likely lies."""
+class Difference(Estimate):
+    """A mean difference; it has no interval with fewer than two cases (or clusters)."""
 
     value: float
-    n: int
-    method: str
-    interval: Range | None
-    """None when there are fewer than two cases (or clusters): no interval is possible."""
-    level: float
     sd: float | None = None
     """Spread of the differences; None without two of them, or unpaired."""
     se: float | None = None

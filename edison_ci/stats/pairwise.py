@@ -15,6 +15,7 @@ from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of, np
 from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.scores import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,14 +49,10 @@ class BothOrders:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderEffect:
+class OrderEffect(Estimate):
     """How much the judge follows position: +0.5 always prefers what it reads first."""
 
     value: float
-    n: int
-    method: str
-    interval: Range | None
-    level: float
     p: PValue
     consistency: float
     """Share of cases on which the judge agreed with itself after swapping."""
@@ -68,14 +65,10 @@ class OrderEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class LengthEffect:
+class LengthEffect(Estimate):
     """How much longer answers are preferred: wins gained per unit of log(len A / len B)."""
 
     value: float
-    n: int
-    method: str
-    interval: Range | None
-    level: float
 
     @property
     def warn(self) -> bool:
@@ -84,15 +77,9 @@ class LengthEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class WinRate:
-    """How often A is preferred, ties counted half."""
+class WinRate(Estimate):
+    """How often A is preferred, ties counted half; None without a case in both orders."""
 
-    value: float | None
-    """None without a case that was judged in both orders."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
     preference: Preference
     p: PValue | None
     order: OrderEffect | None

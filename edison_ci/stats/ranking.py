@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import rounded
 from edison_ci.stats.arrays import Range, np, special
+from edison_ci.stats.scores import Estimate
 from edison_ci.stats.verdicts import holm
 
 if TYPE_CHECKING:
@@ -133,22 +134,17 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedSystem:
-    """Where a system stands."""
+class RankedSystem(Estimate):
+    """Where a system stands; `n` are the judgments that it took part in."""
 
-    system: str
     value: float
     """Elo-like: 1000 is the average system, 400 more is ten times the odds."""
-    n: int
-    """Judgments it took part in."""
-    interval: Range | None
-    level: float
+    system: str
     best_rank: int
     worst_rank: int
     beats_baseline: float | None
     """Chance to win against the baseline, ties counted half."""
     theta: float
-    method: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,21 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number, and what it rests on; records that are based on it say of what."""
+
+    value: float | None
+    """None if it cannot be computed."""
+    n: int
+    """Cases, if the record says nothing else."""
+    method: str
+    interval: Range | None
+    """The values between which the truth likely lies; None if no interval is possible."""
+    level: float
+    """Confidence of the interval."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate with the values between which the truth likely lies."""
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import snap
-from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, np
+from edison_ci.stats.arrays import TIE, bounded, finite, mean_of, np
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.other_metrics import tail_latency
+from edison_ci.stats.scores import Estimate
 from edison_ci.stats.verdicts import GateRule
 
 if TYPE_CHECKING:
@@ -31,16 +32,11 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class ValuedModel:
-    """A model as the recommendation sees it."""
+class ValuedModel(Estimate):
+    """A model with its mean score, as the recommendation sees it."""
 
-    name: str
     value: float
-    """Mean score."""
-    n: int
-    method: str
-    interval: Range | None
-    level: float
+    name: str
     cost: float
     latency_median: float | None
     latency_p95: float | None
