@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide.interim import continues, unclear_variants
@@ -31,7 +31,7 @@ from edison_ci.results.comparison_sample import (
     runs_at_commit,
     runs_of_versions,
 )
-from edison_ci.results.decisions import decisions_of, stored_interims, write_decisions
+from edison_ci.results.decisions import decisions_of, last_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
 from edison_ci.results.snapshot import (
     command_line_of,
@@ -63,10 +63,9 @@ def last_interim(connection: sqlite3.Connection, run: Run) -> InterimAnalysis | 
     graded = _regraded_run(run)
     if graded is not None:
         return last_interim(connection, find_run(connection, graded))
-    interims = stored_interims(connection, run.id)
-    if not interims:
+    last = last_of(stored_interims(connection, run.id))
+    if last is None:
         return None
-    last: dict[str, Any] = max(interims, key=lambda interim: int(interim["number"]))
     names = ("kind", "number", "of", "at", "most")
     return InterimAnalysis(**{name: last[name] for name in names}, seed=run.plan_hash)
 

@@ -94,22 +94,24 @@ class GateRow:
 
 def interim_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
     """Return the last interim analysis of a run; None if it had none."""
-    interims = [row.detail["interim"] for row in rows if row.detail.get("interim")]
-    if not interims:
+    last = last_of(row.detail["interim"] for row in rows if row.detail.get("interim"))
+    if last is None:
         return None
-    last = max(interims, key=lambda interim: int(interim["number"]))
     fields = {name: last[name] for name in ("kind", "number", "of", "at", "most")}
     return {**fields, "sentence": stopped_sentence(rows)}
+
+
+def last_of(interims: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the last of some interim analyses as they are stored; None without any."""
+    return max(interims, key=lambda interim: int(interim["number"]), default=None)
 
 
 def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
     """Return a sentence on how early sampling stopped; None without interim analyses of cases."""
     sampled = [row for row in rows if row.detail.get("interim", {}).get("kind") == "cases"]
-    if not sampled:
+    last = last_of(row.detail["interim"] for row in sampled)
+    if last is None:
         return None
-    last = max(
-        (row.detail["interim"] for row in sampled), key=lambda interim: int(interim["number"])
-    )
     at, most = int(last["at"]), int(last["most"])
     reached = f"{at:,} of {most:,} cases"
     if any(row.verdict is Verdict.INCONCLUSIVE for row in sampled):

@@ -185,24 +185,20 @@ def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
     newest = next(iter(newest_events(connection, run.id, limit=1)), None)
     last = last_event(connection, run.id, "run:progress", "run:completed")
     data = last.data if last is not None else {}
+    names = ("done", "cost_microusd", "tokens_in", "tokens_out", "booked_tokens", "in_batch")
+    counts: dict[str, Any] = {name: int(data.get(name, 0)) for name in names}
+    limits = ("budget_microusd", "budget_tokens", "seconds", "left_s")
+    if_known: dict[str, Any] = {name: data.get(name) for name in limits}
     return Progress(
         seq=newest.seq if newest is not None else 0,
         time=newest.time if newest is not None else run.created_at,
-        done=int(data.get("done", 0)),
         total=int(data.get("total", run.cells_planned)),
         cells=data.get("cells", {}),
         models=tuple(ModelProgress(**model) for model in data.get("models", ())),
         clients=tuple(ClientState(**client) for client in data.get("clients", ())),
         workers=tuple(WorkerState(**worker) for worker in data.get("workers", ())),
-        cost_microusd=int(data.get("cost_microusd", 0)),
-        budget_microusd=data.get("budget_microusd"),
-        tokens_in=int(data.get("tokens_in", 0)),
-        tokens_out=int(data.get("tokens_out", 0)),
-        booked_tokens=int(data.get("booked_tokens", 0)),
-        budget_tokens=data.get("budget_tokens"),
-        in_batch=int(data.get("in_batch", 0)),
-        seconds=data.get("seconds"),
-        left_s=data.get("left_s"),
+        **counts,
+        **if_known,
     )
 
 
