@@ -432,9 +432,10 @@ class AnswerDraft:
         return self.rng.random() < share
 
 
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text."""
-    return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()]
+@lru_cache(maxsize=256)
+def split_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text, of which a judge observes several qualities."""
+    return tuple(part.strip() for part in _SENTENCE.split(text) if part and part.strip())
 
 
 def split_words(text: str) -> list[str]:

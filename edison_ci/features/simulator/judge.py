@@ -171,8 +171,8 @@ def _on_topic(sample: AnswerSample) -> float:
 
 
 def _roots(text: str) -> set[str]:
-    words = split_words(text[:MAX_CHARS])
-    return {word[:_ROOT] for word in words if len(word) > 3 and word not in _common_words()}
+    words, common = split_words(text[:MAX_CHARS]), _common_words()
+    return {word[:_ROOT] for word in words if len(word) > 3 and word not in common}
 
 
 @cache

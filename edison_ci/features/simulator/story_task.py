@@ -183,7 +183,8 @@ def _imagery(sample: AnswerSample) -> Observation:
     sentences = split_sentences(sample.lowered)
     concrete = _concrete_words()
     things = sum(1 for s in sentences for word in split_words(s) if _stem(word) in concrete)
-    empty = sum(1 for s in sentences if _PATTERNS["abstract"].search(s))
+    abstract = _PATTERNS["abstract"]
+    empty = sum(1 for s in sentences if abstract.search(s))
     if detect_language(" ".join(sentences)) != "en":
         return Observation(clamp(1.0 - 0.32 * empty), "concrete" if not empty else "abstract")
     share = things / len(sentences)
