@@ -208,7 +208,7 @@ def measure_examples(folder: Path) -> Files:
     package = json.loads((folder.parent / "package.json").read_text("utf-8"))
 
     def one(file: Path, setting: TargetProject) -> ImportResult:
-        return import_promptfoo(file, shown="", name=import_name(file), setting=setting)
+        return import_promptfoo(file, display_folder="", name=import_name(file), setting=setting)
 
     files = sorted(folder.rglob("promptfooconfig*.y*ml"))
     return measure_files(f"examples of promptfoo {package['version']}", files, one)
@@ -218,7 +218,7 @@ def measure_prompt_files(folder: Path) -> Files:
     """Import .prompt.yml files of public repositories."""
 
     def one(file: Path, setting: TargetProject) -> ImportResult:
-        return import_prompt_yml(file, shown="", name=import_stem(file), setting=setting)
+        return import_prompt_yml(file, display_folder="", name=import_stem(file), setting=setting)
 
     files = sorted({*folder.rglob("*.prompt.yml"), *folder.rglob("*.prompt.yaml")})
     return measure_files(".prompt.yml files of public repositories", files, one)

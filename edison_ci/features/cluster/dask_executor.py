@@ -24,7 +24,7 @@ from edison_ci.checks.child import LIMIT_S
 from edison_ci.contracts import CallError, ErrorKind, WorkerState
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.cluster.nodes import ForeignMessage, carry_plain_data
-from edison_ci.features.cluster.preparation import PYTHON
+from edison_ci.features.cluster.preparation import MOST_CLOCK_S, PYTHON
 from edison_ci.features.cluster.tls import read_address
 from edison_ci.features.cluster.wire import (
     HANDLER,
@@ -77,8 +77,6 @@ _MOST_AT_ONCE = 100
 _LONGEST_ADDRESS = 300
 _MOST_LOSSES = 3
 """Times that a worker is lost with calls, before it has answered one, until it gets no more."""
-_CLOCK_S = 60.0
-"""Difference between clocks that is told."""
 _LISTED = 5
 """Reasons that an error lists, and names of workers."""
 _CHECK_ATTEMPTS = 3
@@ -294,21 +292,13 @@ class DaskExecutor:
 
     def states(self) -> list[WorkerState]:
         """Return the workers at this moment."""
-        return [
-            WorkerState(
-                link.name,
-                len(link.calls),
-                link.answered,
-                link.leaving,
-                link.checked,
-                self._first_unable(link),
-            )
-            for link in sorted(self._links.values(), key=lambda link: link.name)
-        ]
-
-    def _first_unable(self, link: _WorkerLink) -> str:
-        first, *others = [*self._unable(link)] or [""]
-        return f"{first} (and {len(others):,} more)" if others else first
+        states = []
+        for link in sorted(self._links.values(), key=lambda link: link.name):
+            unable, *others = [*self._unable(link)] or [""]
+            unable += f" (and {len(others):,} more)" if others else ""
+            counts = (len(link.calls), link.answered, link.leaving, link.checked)
+            states.append(WorkerState(link.name, *counts, unable))
+        return states
 
     def _unable(self, link: _WorkerLink) -> Iterator[str]:
         """Yield the programs that a worker does not run, and why."""
@@ -344,11 +334,8 @@ class DaskExecutor:
             return None
         loop = asyncio.get_running_loop()
         for _ in range(_CHECK_ATTEMPTS):
-            ready = [
-                link
-                for link in self._links.values()
-                if not link.leaving and place not in link.unable
-            ]
+            staying = [link for link in self._links.values() if not link.leaving]
+            ready = [link for link in staying if place not in link.unable]
             if not ready:
                 return None
             link = min(ready, key=lambda link: len(link.checks) / link.places)
@@ -467,7 +454,7 @@ class DaskExecutor:
         link.tasks = [*map(asyncio.create_task, (self._receive(link), link.send()))]
         if self._looking is not None:  # the first ones are told together
             self._tell(f"worker {link.name} takes calls; {counted(len(self._links), 'worker')}")
-        if abs(link.ahead_s) > _CLOCK_S:
+        if abs(link.ahead_s) > MOST_CLOCK_S:
             wrong = "ahead" if link.ahead_s > 0 else "behind"
             clock = f"the clock of worker {link.name} is {fixed(abs(link.ahead_s))} s {wrong}"
             self._tell(f"{clock}; all times are taken here")
@@ -544,9 +531,9 @@ class DaskExecutor:
         if self._links.pop(link.address, None) is None:
             return
         link.abort()
-        lost = f"; {counted(len(link.calls), 'call')} of it will be asked again"
-        again = f"; {counted(len(link.checks), 'check')} of it will be run again"
-        lost = f"{lost if link.calls else ''}{again if link.checks else ''}"
+        calls, checks = counted(len(link.calls), "call"), counted(len(link.checks), "check")
+        lost = f"; {calls} of it will be asked again" if link.calls else ""
+        lost += f"; {checks} of it will be run again" if link.checks else ""
         left = counted(len(self._links), "worker")
         self._tell(f"worker {link.name} {why}{lost}; {left} left")
         self._losses[link.address] += bool(link.calls) and not link.answered

@@ -462,11 +462,11 @@ def write_outcome(lease: int, outcome: CheckOutcome | str) -> str:
     return canonical_json(hidden_in(result))
 
 
-def read_outcome(text: object, given: Container[int]) -> Checked:
+def read_outcome(text: object, leases: Container[int]) -> Checked:
     """Read what a worker found by one of the checks it was given; raises WireError."""
     fields = _read(text, "id outcome unable", most=10 * _LONGEST_ERROR)
     lease = fields.whole("id", most=2**53)
-    if lease not in given:
+    if lease not in leases:
         raise WireError("it answered a check that it was not given")
     if fields.missing("outcome"):
         return Checked(lease, None, fields.text("unable", most=_LONGEST_ERROR))

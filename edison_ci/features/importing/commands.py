@@ -256,7 +256,7 @@ def _read(
         raise UsageError(f"{str(file)!r} is not a configuration file", hint=hint)
     folder = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
     try:
-        return convert(state.folder / file, shown=folder, name=name, setting=setting)
+        return convert(state.folder / file, display_folder=folder, name=name, setting=setting)
     except NothingImportedError as nothing:
         return nothing
 

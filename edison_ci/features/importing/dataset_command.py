@@ -189,8 +189,8 @@ def _shape(experiment: Experiment, files: Sequence[EditableFile]) -> CaseShape:
         for case in file.cases:
             for name in case.inputs:
                 inputs.setdefault(name, "")
-    needed = [name for prompt in experiment.prompts for name, each in prompt.inputs.items()
-              if not each.has_default]  # fmt: skip
+    prompts = experiment.prompts
+    needed = [name for p in prompts for name, input in p.inputs.items() if not input.has_default]
     return CaseShape(inputs, tuple(dict.fromkeys(needed)))
 
 

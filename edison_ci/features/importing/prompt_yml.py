@@ -270,13 +270,17 @@ _PARAMS = {
 _UNKNOWN = "unknown key of a .prompt.yml file"
 
 
-def import_prompt_yml(file: Path, *, shown: str, name: str, setting: TargetProject) -> ImportResult:
+def import_prompt_yml(
+    file: Path, *, display_folder: str, name: str, setting: TargetProject
+) -> ImportResult:
     """Convert a .prompt.yml file, without writing anything."""
     fidelity = Fidelity()
-    source = Source(file.parent, fidelity, shown)
+    source = Source(file.parent, fidelity, display_folder)
     root = source.read_main(file.name)
     if not isinstance(root.value, dict):
-        raise UsageError(f"{shown}{file.name} is not a YAML map", hint="name a .prompt.yml file")
+        raise UsageError(
+            f"{display_folder}{file.name} is not a YAML map", hint="name a .prompt.yml file"
+        )
     return _Conversion(root, source, name, setting).run()
 
 

@@ -54,18 +54,19 @@ class _Options:
 
 
 def import_promptfoo(
-    file: Path, *, shown: str, name: str, setting: TargetProject, below: str = ""
+    file: Path, *, display_folder: str, name: str, setting: TargetProject, below: str = ""
 ) -> ImportResult:
     """Convert a promptfoo configuration, without writing anything.
 
     `below` is the place of its folder below the root whose files may be read too.
     """
     fidelity = Fidelity()
-    source = Source(file.parent, fidelity, shown, below)
+    source = Source(file.parent, fidelity, display_folder, below)
     root = source.read_main(file.name)
     if not isinstance(root.value, dict):
         raise UsageError(
-            f"{shown}{file.name} is not a YAML map", hint="name a promptfooconfig.yaml file"
+            f"{display_folder}{file.name} is not a YAML map",
+            hint="name a promptfooconfig.yaml file",
         )
     walk = _Conversion(root, source, name, setting)
     return walk.run()

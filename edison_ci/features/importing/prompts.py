@@ -270,7 +270,7 @@ def chat_note(text: str, value: Json) -> str:
         return ""
     roles = [str(message.get("role")) for message in chat or [] if isinstance(message, dict)]
     changed = [f"{role} became {_ROLES[role]}" for role in dict.fromkeys(roles) if role in _ROLES]
-    if any(one == other for one, other in itertools.pairwise(roles)):
+    if any(role == following for role, following in itertools.pairwise(roles)):
         changed.append("consecutive messages of one role were joined")
     return "; ".join(changed)
 

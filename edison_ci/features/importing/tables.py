@@ -359,12 +359,12 @@ class ImportedCases:
 
 
 def imported_cases(
-    table: Table, rules: ImportRules, shape: CaseShape, known: Iterable[Case]
+    table: Table, rules: ImportRules, shape: CaseShape, present_cases: Iterable[Case]
 ) -> ImportedCases:
     """Return the rows as cases, and those that are there already; raises ConfigError."""
     imported, problems = ImportedCases(), list[Problem]()
     contents, ids = dict[str, str](), set[str]()
-    for case in known:
+    for case in present_cases:
         contents.setdefault(case_facts.content_hash(case), str(case.id))
         ids.add(str(case.id))
     numbers = _numbers(rules.prefix, ids)

@@ -65,10 +65,10 @@ def come(path: Path, root: Path) -> Outcome:
     target = find_target(root)
     if path.name.endswith(".prompt.yml"):
         name = import_stem(path)
-        imported = import_prompt_yml(path, shown="", name=name, setting=target.setting)
+        imported = import_prompt_yml(path, display_folder="", name=name, setting=target.setting)
     else:
         name = import_name(path)
-        imported = import_promptfoo(path, shown="", name=name, setting=target.setting)
+        imported = import_promptfoo(path, display_folder="", name=name, setting=target.setting)
     return Outcome(name, imported, plan_import(target, [imported]))
 
 

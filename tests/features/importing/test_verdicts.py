@@ -40,7 +40,7 @@ class Imported:
         file = folder / "promptfooconfig.json"
         file.write_text(json.dumps(config), "utf-8")
         setting = TargetProject(Paths.model_construct())
-        found = import_promptfoo(file, shown="", name="one", setting=setting)
+        found = import_promptfoo(file, display_folder="", name="one", setting=setting)
         self.told = [
             entry
             for entry in found.fidelity.entries
