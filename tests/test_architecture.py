@@ -99,6 +99,7 @@ ONLY_IN = {
         "report/pdf.py",
         "api/run_process.py",
     },
+    "backports": {"features/importing/tables.py"},
     "rapidfuzz": {"checks/similarity.py"},
     "rich": {"cli/bars.py"},
     "sacrebleu": {"checks/similarity.py"},

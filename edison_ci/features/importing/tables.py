@@ -3,7 +3,9 @@
 The file may be hostile: it is read by the strict readers of datasets, within limits, and nothing of
 it is used unless all of it can be read. A file of another tool becomes the columns of its cases
 (`exports`). Columns get the names of inputs and of the keys of a case; what has no name is left
-out, and said.
+out, and reported. A log of Inspect in the format `.eval` is a ZIP file with one JSON file for each
+sample: the number of members, the size of each and of all together are limited, and nothing is
+unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ import csv
 import io
 import json
 import re
+import struct
+import sys
+import zipfile
+import zlib
 from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -21,7 +27,7 @@ from edison_ci.documents import decoding, files, json_text, secrets
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
-from edison_ci.features.importing import exports, inspect_logs
+from edison_ci.features.importing import exports
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
 
@@ -47,6 +53,20 @@ _MOST_COLUMNS = 1_000
 _YAML_BYTES = 10_000_000
 _YAML = YamlLimits(nodes=1_000_000, repeated=10_000_000, merge=True)
 _NOWHERE = Mark(0, 0, 0, 0, None)
+MOST_MEMBERS = 100_000
+"""Files in a log of Inspect at most."""
+SAMPLE_BYTES = 50_000_000
+"""Of one sample; a case is much smaller, but a sample has all events of its run."""
+ALL_SAMPLE_BYTES = 1_000_000_000
+_SAMPLE = re.compile(r"samples/(.+)_epoch_([0-9]{1,9})\.json", re.DOTALL)
+_END = struct.Struct("<4s4H2LH")
+_LOCAL = struct.Struct("<4s5H3L2H")
+_ZSTD = 93
+_MOST_FRAMES = 100
+"""Each is a copy of the rest; Inspect writes one."""
+_WHOLE = "is the file whole?"
+_FROM_INSPECT = "is it a log that Inspect wrote?"
+_CONVERT = "convert it: inspect log convert FILE --to json --output-dir FOLDER"
 
 
 @dataclass(slots=True)
@@ -65,21 +85,21 @@ class Table:
 
 
 def read_table(
-    tree: Tree, path: str, delimiter: str | None = None, wanted: str | None = None
+    tree: Tree, path: str, delimiter: str | None = None, chosen: str | None = None
 ) -> Table:
     """Return the rows of a file; raises ConfigError with all its problems, or UsageError.
 
-    `wanted` is the name of the format; without it the format is recognised.
+    `chosen` is the name of the format; without it the format is recognised.
     """
     suffix = path[path.rindex(".") :]
     form = _FORMS.get(suffix, suffix)
     try:
-        table = _document_table(tree, path, form, wanted) or (
+        table = _document_table(tree, path, form, chosen) or (
             _json_table(tree, path)
             if form == ".json"
             else _streamed_table(tree, path, form, delimiter)
         )
-        _read_format(table, path, form, wanted)
+        _read_format(table, path, form, chosen)
     except Fault as fault:
         where = Location(path, fault.at[0] + 1, fault.at[1] + 1)
         raise ConfigError([Problem(where, fault.code, fault.message, fault.hint)]) from None
@@ -167,13 +187,13 @@ def _json_table(tree: Tree, path: str) -> Table:
     return table
 
 
-def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Table | None:
+def _document_table(tree: Tree, path: str, form: str, chosen: str | None) -> Table | None:
     """Return the objects in a document of another tool; None if it is none."""
-    if wanted == TABLE:
+    if chosen == TABLE:
         return None
     if form == ".eval":
         with tree.open(path, max_bytes=MAX_BYTES) as stream:
-            return Table(inspect_logs.read_samples(stream, Location(path)), format="inspect")
+            return Table(read_samples(stream, Location(path)), format="inspect")
     if form == ".json":
         text = decoding.decode(files.read(tree, path, max_bytes=MAX_BYTES))
         foreign = exports.objects_of(
@@ -191,6 +211,100 @@ def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Tab
     return Table(foreign.rows, format=foreign.name, notes=foreign.notes)
 
 
+def read_samples(stream: BinaryIO, where: Location) -> list[exports.SourceRow]:
+    """Return each sample once, of its first epoch; raises Fault."""
+    _refuse_listing(stream)
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            return [
+                exports.SourceRow(where, sample)
+                for member in _first_epochs(archive)
+                for sample in [_sample(archive, member, stream)]
+            ]
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise Fault("syntax", f"the ZIP file is damaged ({error})", _FROM_INSPECT) from None
+
+
+def _refuse_listing(stream: BinaryIO) -> None:
+    """Raise, by the last bytes, for an archive whose listing would exhaust the memory."""
+    size = stream.seek(0, 2)
+    stream.seek(max(0, size - _END.size))
+    end = stream.read()
+    stream.seek(0)
+    if len(end) < _END.size or not end.startswith(b"PK\5\6"):
+        raise Fault("syntax", "it is not a ZIP file", _FROM_INSPECT)
+    if _END.unpack(end)[4] > MOST_MEMBERS:
+        raise Fault("size", f"it has more than {MOST_MEMBERS:,} files", "import it in parts")
+
+
+def _first_epochs(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    first: dict[str, tuple[int, zipfile.ZipInfo]] = {}
+    for member in archive.infolist():
+        if named := _SAMPLE.fullmatch(member.filename):
+            sample = (int(named[2]), member)
+            first[named[1]] = min(first.get(named[1], sample), sample, key=lambda pair: pair[0])
+    if sum(member.file_size for _, member in first.values()) > ALL_SAMPLE_BYTES:
+        raise Fault("size", f"it unpacks to over {ALL_SAMPLE_BYTES:,} bytes", "import it in parts")
+    return [member for _, member in first.values()]
+
+
+def _sample(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stream: BinaryIO) -> exports.Fields:
+    value = json_text.parse_json(
+        decoding.decode(_unpacked(archive, member, stream)), constants=True
+    )
+    if not isinstance(value, dict):
+        raise Fault("type", f"{member.filename[:80]!r} is not a sample", _FROM_INSPECT)
+    return value
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stream: BinaryIO) -> bytes:
+    if member.file_size > SAMPLE_BYTES:
+        message = f"{member.filename[:80]!r} unpacks to over {SAMPLE_BYTES:,} bytes"
+        raise Fault("size", message, "leave the sample out")
+    if member.compress_type != _ZSTD:
+        try:
+            with archive.open(member) as source:
+                return source.read(SAMPLE_BYTES)
+        except NotImplementedError:
+            name = f"{member.filename[:80]!r}"
+            raise Fault("type", f"{name} is compressed in an unknown way", _CONVERT) from None
+    # Python 3.14 is the first whose zipfile knows what Inspect packs with.
+    stream.seek(member.header_offset)
+    head = stream.read(_LOCAL.size)
+    if len(head) != _LOCAL.size:
+        raise zipfile.BadZipFile("a file in it is cut off")
+    name_bytes, extra_bytes = _LOCAL.unpack(head)[-2:]
+    stream.seek(name_bytes + extra_bytes, 1)
+    data = unpack_zstd(stream.read(member.compress_size), member.file_size)
+    if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
+        raise zipfile.BadZipFile("a file in it has another checksum")
+    return data
+
+
+def unpack_zstd(data: bytes, most: int) -> bytes:
+    """Return unpacked Zstandard data; raises Fault if it is damaged or has over `most` bytes."""
+    if sys.version_info >= (3, 14):
+        from compression.zstd import ZstdDecompressor, ZstdError  # only for such logs
+    else:
+        from backports.zstd import ZstdDecompressor, ZstdError
+
+    unpacked = b""
+    for _ in range(_MOST_FRAMES):
+        frame = ZstdDecompressor()
+        try:
+            part: bytes = frame.decompress(data, max_length=most - len(unpacked) + 1)
+        except ZstdError as error:
+            raise Fault("syntax", f"the Zstandard data is damaged: {error}", _WHOLE) from None
+        unpacked += part
+        if len(unpacked) > most:
+            raise Fault("size", f"it unpacks to over {most:,} bytes", "shorten it")
+        if not frame.eof:
+            raise Fault("syntax", "the Zstandard data is damaged: it ends too early", _WHOLE)
+        if not (data := frame.unused_data):
+            return unpacked
+    raise Fault("size", f"the Zstandard data has more than {_MOST_FRAMES} frames", _CONVERT)
+
+
 def _is_list(tree: Tree, path: str) -> bool:
     """Whether a YAML file is a list, by its first line that says something."""
     with tree.open(path) as stream:
@@ -202,18 +316,18 @@ def _is_list(tree: Tree, path: str) -> bool:
     return True
 
 
-def _read_format(table: Table, path: str, form: str, wanted: str | None) -> None:
+def _read_format(table: Table, path: str, form: str, chosen: str | None) -> None:
     """Make columns of the rows: those of a case in the files of other tools."""
     name = table.format if table.format != TABLE else ""
-    if wanted != TABLE:
+    if chosen != TABLE:
         name = name or exports.format_of(table.rows)
-    if wanted not in (None, TABLE, name):
+    if chosen not in (None, TABLE, name):
         about = (
             f"it is one of {exports.FORMATS[name].title}"
             if name
-            else exports.FORMATS[str(wanted)].hint
+            else exports.FORMATS[str(chosen)].hint
         )
-        raise Fault("type", f"this is not a file of {exports.FORMATS[str(wanted)].title}", about)
+        raise Fault("type", f"this is not a file of {exports.FORMATS[str(chosen)].title}", about)
     if name:
         made = exports.read_export(name, table.rows)
         table.rows, table.format, table.kept = made.rows, name, made.kept
@@ -237,9 +351,6 @@ def _flat(row: Mapping[str, Json]) -> dict[str, Json]:
     if isinstance(metadata, dict):
         others |= {f"{_METADATA}{name}": value for name, value in metadata.items()}
     return {**{f"input.{n}" if n in others else n: value for n, value in nested.items()}, **others}
-
-
-# --- names of columns -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +431,6 @@ def missing_inputs(names: Mapping[str, str], shape: CaseShape) -> list[str]:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", name.casefold()).strip("_")
-
-
-# --- cases ----------------------------------------------------------------------------------------
 
 
 class ImportRules(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError
-from edison_ci.features.importing import inspect_logs
+from edison_ci.features.importing import tables
 from edison_ci.features.importing.tables import (
     CaseShape,
     ImportRules,
@@ -32,7 +32,7 @@ SHAPE = CaseShape({"question": "string"}, ("question",))
 def table_of(folder: Path, name: str, content: Any, form: str | None = None) -> Table:
     data = content if isinstance(content, bytes | str) else json.dumps(content)
     (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-    return read_table(WorkingTree(folder), name, wanted=form)
+    return read_table(WorkingTree(folder), name, chosen=form)
 
 
 def cases_of(table: Table) -> list[dict[str, Any]]:
@@ -290,14 +290,14 @@ def test_hostile_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     tree = WorkingTree(tmp_path)
     path = zipped(tmp_path)
     whole = path.read_bytes()
-    monkeypatch.setattr(inspect_logs, "MOST_BYTES", 50)
+    monkeypatch.setattr(tables, "SAMPLE_BYTES", 50)
     with pytest.raises(ConfigError, match="unpacks to over 50 bytes"):
         read_table(tree, "log.eval")
-    monkeypatch.setattr(inspect_logs, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(inspect_logs, "MOST_BYTES_OF_ALL", 200)
+    monkeypatch.setattr(tables, "SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(tables, "ALL_SAMPLE_BYTES", 200)
     with pytest.raises(ConfigError, match="unpacks to over 200 bytes"):
         read_table(tree, "log.eval")
-    monkeypatch.setattr(inspect_logs, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(tables, "MOST_MEMBERS", 2)
     with pytest.raises(ConfigError, match="more than 2 files"):
         read_table(tree, "log.eval")
     for data, said in ((whole[:-30], "not a ZIP file"), (b"", "not a ZIP file")):

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from edison_ci.documents.marks import Fault
-from edison_ci.features.importing.zstd import unpack_zstd
+from edison_ci.features.importing.tables import unpack_zstd
 
 _WORDS = ["parcel", "letter", "stamp", "box", "late", "soon"]
 TEXT = " ".join(random.Random(3).choices(_WORDS, k=900)).encode()
@@ -45,10 +45,10 @@ def test_blocks_can_be_plain_or_repeat_a_byte_and_frames_can_be_skipped() -> Non
     [
         (PACKED[:-1], "ends too early"),
         (PACKED[:40], "ends too early"),
-        (b"PK" + PACKED, "does not begin"),
-        (HEAD + b"\x07\x00\x00", "no known kind"),
-        (b"\x28\xb5\x2f\xfd\x01\x58\x07", "needs a dictionary"),
-        (HEAD + b"\x23\x00\x10x" * 2, "no known kind"),
+        (b"PK" + PACKED, "Unknown frame descriptor"),
+        (HEAD + b"\x07\x00\x00", "corruption detected"),
+        (b"\x28\xb5\x2f\xfd\x01\x58\x07", "Dictionary mismatch"),
+        (HEAD + b"\x23\x00\x10x" * 2, "corruption detected"),
     ],
 )
 def test_damaged_data_is_refused(data: bytes, said: str) -> None:
@@ -60,6 +60,11 @@ def test_no_more_is_unpacked_than_allowed() -> None:
     bomb = HEAD + b"\x02\x00\x08x" * 1_000
     with pytest.raises(Fault, match="unpacks to over 1,000 bytes"):
         unpack_zstd(bomb, 1_000)
+
+
+def test_frames_without_end_are_refused() -> None:
+    with pytest.raises(Fault, match="more than 100 frames"):
+        unpack_zstd(b"\x50\x2a\x4d\x18\x00\x00\x00\x00" * 10_000, 10)
 
 
 def test_any_changed_byte_is_refused_or_read_within_the_limit() -> None:
