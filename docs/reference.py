@@ -348,16 +348,20 @@ def _shown(value: Any) -> str:
 
 
 def layers() -> str:
-    """Return the floors of the package, highest first, with what is in each module."""
-    floors = _literal("LAYERS")
+    """Return the floors of the package, highest first, with what is in each folder or module."""
     rows = []
-    for number, names in reversed(list(enumerate(floors))):
+    for number, names in reversed(list(enumerate(_literal("LAYERS")))):
+        modules = []
         for name in sorted(names - {"__init__", "__main__"}):
+            if not (PACKAGE / name).is_dir():
+                modules.append(_place(name))
+                continue
             rows.append((str(number), _place(name), _question(name)))
-            if name == "features":
-                folders = sorted(path.parent for path in (PACKAGE / name).glob("*/__init__.py"))
-                inside = (f"{name}/{folder.name}" for folder in folders)
-                rows += [("", _place(each), _question(each)) for each in inside]
+            folders = sorted(path.parent for path in (PACKAGE / name).glob("*/__init__.py"))
+            inside = [f"{name}/{folder.name}" for folder in folders if name == "features"]
+            rows += [("", _place(each), _question(each)) for each in inside]
+        if modules:
+            rows.append((str(number), ", ".join(modules), ""))
     return table(("floor", "module", "what is there"), rows)
 
 

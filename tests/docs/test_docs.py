@@ -135,6 +135,19 @@ def test_every_name_of_the_code_is_there(name: str) -> None:
     assert names - known == set()
 
 
+WALKS = {"One case": 19, "A pull request": 20, "A schedule that is due": 12}
+"""The walks that docs/architecture.md lists, and the most modules that each may pass."""
+
+
+def test_the_walks_pass_few_modules_and_all_of_them_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for walk, most in WALKS.items():
+        (paragraph,) = re.findall(rf"(?:^|\. ){walk}[^:]*: (.*?)\n\n", text, re.M | re.S)
+        modules = re.findall(r"`([a-z_/]+)`", paragraph)
+        assert 10 <= len(set(modules)) == len(modules) <= most, walk
+        assert [name for name in modules if not (PACKAGE / f"{name}.py").exists()] == []
+
+
 # --- complete -------------------------------------------------------------------------------------
 
 
