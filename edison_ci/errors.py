@@ -111,6 +111,11 @@ class EdisonError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.BUG
     code: ClassVar[str] = "error"
 
+    def __init_subclass__(cls, *, exit_code: ExitCode | None = None, code: str = "") -> None:
+        """Set the exit code and the name of a kind of error; others are those of its base."""
+        super().__init_subclass__()
+        cls.exit_code, cls.code = exit_code or cls.exit_code, code or cls.code
+
     def __init__(self, message: str, *, where: Location | None = None, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -123,71 +128,44 @@ class EdisonError(Exception):
         return f"{where}{self.message}{hint}"
 
 
-class UsageError(EdisonError):
+class UsageError(EdisonError, exit_code=ExitCode.INVALID, code="usage"):
     """The command line is wrong."""
 
-    exit_code = ExitCode.INVALID
-    code = "usage"
 
-
-class ProjectNotFound(EdisonError):
+class ProjectNotFound(EdisonError, exit_code=ExitCode.INVALID, code="no-project"):
     """There is no `edison.yaml` here or in any folder above."""
 
-    exit_code = ExitCode.INVALID
-    code = "no-project"
 
-
-class BusyError(EdisonError):
+class BusyError(EdisonError, exit_code=ExitCode.INVALID, code="busy"):
     """Another process runs the same experiment."""
-
-    exit_code = ExitCode.INVALID
-    code = "busy"
 
 
 class TrustError(UsageError):
     """A key would go to a host that is not trusted."""
 
 
-class RoleError(EdisonError):
+class RoleError(EdisonError, exit_code=ExitCode.INVALID, code="role"):
     """The role of the user does not allow the action."""
 
-    exit_code = ExitCode.INVALID
-    code = "role"
 
-
-class StoreError(EdisonError):
+class StoreError(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="store"):
     """The results file could not be read or written; stored data is safe."""
 
-    exit_code = ExitCode.NOT_MEASURED
-    code = "store"
 
-
-class IncompleteRun(EdisonError):
+class IncompleteRun(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="incomplete"):
     """Shards of a run are missing, so there is no verdict."""
 
-    exit_code = ExitCode.NOT_MEASURED
-    code = "incomplete"
 
-
-class CallFailed(EdisonError):
+class CallFailed(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="call"):
     """A model did not answer, and the command needs the answer."""
 
-    exit_code = ExitCode.NOT_MEASURED
-    code = "call"
 
-
-class OutOfBudget(EdisonError):
+class OutOfBudget(EdisonError, exit_code=ExitCode.BUDGET, code="budget"):
     """A budget has no room for the next call; stored answers are kept."""
 
-    exit_code = ExitCode.BUDGET
-    code = "budget"
 
-
-class Interrupted(EdisonError):
+class Interrupted(EdisonError, exit_code=ExitCode.PAUSED, code="stopped"):
     """The user stopped it; stored answers are kept."""
-
-    exit_code = ExitCode.PAUSED
-    code = "stopped"
 
 
 class ForgeFault(StrEnum):
@@ -205,11 +183,8 @@ class ForgeFault(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class ForgeError(EdisonError):
+class ForgeError(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="forge"):
     """A request to GitHub, or another forge, failed."""
-
-    exit_code = ExitCode.NOT_MEASURED
-    code = "forge"
 
     def __init__(
         self, message: str, *, fault: ForgeFault, status: int | None = None, hint: str = ""
@@ -218,11 +193,8 @@ class ForgeError(EdisonError):
         self.fault, self.status = fault, status
 
 
-class DeliveryError(EdisonError):
+class DeliveryError(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="delivery"):
     """A notification was not accepted."""
-
-    exit_code = ExitCode.NOT_MEASURED
-    code = "delivery"
 
     def __init__(
         self,
@@ -241,11 +213,8 @@ class DeliveryError(EdisonError):
         """Whether this message was refused, so that others may be accepted."""
 
 
-class ConfigError(EdisonError):
+class ConfigError(EdisonError, exit_code=ExitCode.INVALID, code="invalid"):
     """Files of the project are invalid; `problems` lists all problems, sorted."""
-
-    exit_code = ExitCode.INVALID
-    code = "invalid"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted_problems(problems)

@@ -439,6 +439,11 @@ def some_of_keys(*names: str) -> dict[str, Any]:
     return {"anyOf": [{"required": [name]} for name in names]}
 
 
+def if_key(name: str, value: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a mapping that has more rules if a key is given with such a value."""
+    return {"if": {"required": [name], "properties": {name: value}}, "then": then}
+
+
 def need_one_of(shape: Shape, *names: str, of: str, add: str) -> None:
     """Refuse a mapping without exactly one of these keys; `of` names the mapping."""
     present = [name for name in names if getattr(shape, name) is not None]

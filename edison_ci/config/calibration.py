@@ -28,6 +28,7 @@ from edison_ci.shape import (
     Name,
     Shape,
     TextPattern,
+    if_key,
     items,
     repeats,
     short,
@@ -201,10 +202,7 @@ def answer_hash(output: str) -> str:
 
 
 def _on(scale: str, grade: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "if": {"required": ["scale"], "properties": {"scale": {"const": scale}}},
-        "then": {"properties": {"grade": grade}},
-    }
+    return if_key("scale", {"const": scale}, {"properties": {"grade": grade}})
 
 
 class Label(Shape):

@@ -23,6 +23,7 @@ from edison_ci.shape import (
     TO_100,
     Percent,
     Shape,
+    if_key,
     need_one_of,
     one_of_keys,
     short,
@@ -134,29 +135,27 @@ class Gate(Shape):
             "dependencies": {name: ["no_worse_than"] for name in _OF_COMPARISONS},
             "allOf": [
                 {
-                    "if": {
-                        "required": ["metric"],
-                        "properties": {"metric": {"enum": list(AMOUNT_METRICS)}},
-                    },
-                    "then": {
-                        "properties": {
-                            "at_least": {"type": "number"},
-                            "at_most": {"type": "number"},
-                            "margin": {"type": "string", "pattern": "%$"},
-                        }
-                    },
+                    **if_key(
+                        "metric",
+                        {"enum": list(AMOUNT_METRICS)},
+                        {
+                            "properties": {
+                                "at_least": {"type": "number"},
+                                "at_most": {"type": "number"},
+                                "margin": {"type": "string", "pattern": "%$"},
+                            }
+                        },
+                    ),
                     "else": {"properties": {"at_least": _SHARE, "at_most": _SHARE}},
                 },
-                {
-                    "if": {
-                        "required": ["if_unclear"],
-                        "properties": {"if_unclear": {"const": "more_repeats"}},
-                    },
-                    "then": {
+                if_key(
+                    "if_unclear",
+                    {"const": "more_repeats"},
+                    {
                         "required": ["no_worse_than"],
                         "properties": {"no_worse_than": {"const": "base"}, "slices": False},
                     },
-                },
+                ),
                 {
                     "if": {"required": ["slices"]},
                     "then": {
@@ -170,17 +169,19 @@ class Gate(Shape):
                     "if": {"properties": {"metric": {"const": "win_rate"}}},
                     "then": {"properties": {"no_worse_than": {"const": "base"}}},
                 },
-                {
-                    "if": {"required": ["metric"], "properties": {"metric": {"const": "flips"}}},
-                    "then": {
+                if_key(
+                    "metric",
+                    {"const": "flips"},
+                    {
                         "required": ["at_most"],
                         "properties": {"at_most": {"not": {"enum": _EVERYTHING}}},
                     },
-                },
-                {
-                    "if": {"required": ["use"], "properties": {"use": {"const": "human"}}},
-                    "then": {"properties": {"metric": {"type": "string", "pattern": _BY_PEOPLE}}},
-                },
+                ),
+                if_key(
+                    "use",
+                    {"const": "human"},
+                    {"properties": {"metric": {"type": "string", "pattern": _BY_PEOPLE}}},
+                ),
             ],
         }
     )

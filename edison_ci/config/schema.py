@@ -37,7 +37,7 @@ from edison_ci.config.rubric import RubricFile
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.resources import KINDS, MESSAGES, resource_folder
-from edison_ci.shape import NAME_PATTERN, Section, Shape
+from edison_ci.shape import NAME_PATTERN, Section, Shape, if_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -94,18 +94,14 @@ _ADDRESS = {"anyOf": [{"required": ["base_url"]}, {"required": ["base_url_env"]}
 
 def _of(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     """Return a rule for entries with one of these providers."""
-    condition = {"required": ["provider"], "properties": {"provider": provider}}
-    return {"if": condition, "then": then}
+    return if_key("provider", provider, then)
 
 
 def _alone(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     """Return a rule for entries with one of these providers and without `use`."""
-    condition = {
-        "required": ["provider"],
-        "properties": {"provider": provider},
-        "not": {"required": ["use"]},
-    }
-    return {"if": condition, "then": then}
+    rule = if_key("provider", provider, then)
+    rule["if"]["not"] = {"required": ["use"]}
+    return rule
 
 
 _SHAPES: dict[str, type[Shape]] = {

@@ -146,10 +146,18 @@ def _line_end(line: str) -> str:
 
 
 @dataclass(slots=True)
-class _Lines(DatasetText):
+class _Spanned(DatasetText):
     spans: list[tuple[int, int]] = field(default_factory=list)
-    """Each line without its end."""
+    """Each row without its line end."""
 
+    def removal(self, index: int) -> Edit:
+        start, end = self.spans[index]
+        line_feed = self.text.find("\n", end)
+        return Edit(start, len(self.text) if line_feed < 0 else line_feed + 1, "")
+
+
+@dataclass(slots=True)
+class _Lines(_Spanned):
     @classmethod
     def read(cls, text: str, bom: str) -> _Lines:
         dataset, offset = cls(text, bom), 0
@@ -161,11 +169,6 @@ class _Lines(DatasetText):
                 dataset.spans.append((offset, offset + len(line) - len(_line_end(line))))
             offset += len(line)
         return dataset
-
-    def removal(self, index: int) -> Edit:
-        start, end = self.spans[index]
-        line_feed = self.text.find("\n", end)
-        return Edit(start, len(self.text) if line_feed < 0 else line_feed + 1, "")
 
     def change(self, index: int, row: Row) -> Edit:
         start, end = self.spans[index]
@@ -185,9 +188,7 @@ def _in_style(row: Row, before: Row, written: str) -> str:
 
 
 @dataclass(slots=True)
-class _Csv(DatasetText):
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    """Each record without its line end."""
+class _Csv(_Spanned):
     header_end: int = 0
 
     @classmethod
@@ -207,11 +208,6 @@ class _Csv(DatasetText):
             end = starts[record.line + len(record.text)] - len(_line_end(record.text[-1]))
             dataset.spans.append((starts[record.line], end))
         return dataset
-
-    def removal(self, index: int) -> Edit:
-        start, end = self.spans[index]
-        line_feed = self.text.find("\n", end)
-        return Edit(start, len(self.text) if line_feed < 0 else line_feed + 1, "")
 
     def change(self, index: int, row: Row) -> Edit:
         start, end = self.spans[index]

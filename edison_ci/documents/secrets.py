@@ -236,20 +236,19 @@ def redacted(text: str) -> str:
 
     Known secrets are removed; texts that look like keys are cut to their first four characters.
     """
-    text = hidden(text)
-    pieces, start = [], 0
-    for match in _matches(text):
-        pieces += [text[start : match.start() + 4], "..."]
-        start = match.end()
-    return "".join([*pieces, text[start:]])
+    return _replaced(text, 4, "...")
 
 
 def masked(text: str) -> str:
     """Return the text with a mask in place of every secret, and of what looks like a key."""
+    return _replaced(text, 0, MASK)
+
+
+def _replaced(text: str, kept: int, sign: str) -> str:
     text = hidden(text)
-    pieces, start = [], 0
+    pieces, start = list[str](), 0
     for match in _matches(text):
-        pieces += [text[start : match.start()], MASK]
+        pieces += [text[start : match.start() + kept], sign]
         start = match.end()
     return "".join([*pieces, text[start:]])
 
