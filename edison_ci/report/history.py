@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.numeric import dollars, milliseconds, percent, score, significant
+from edison_ci.numeric import dollars, milliseconds, percent, score
 from edison_ci.report.components import data_table, figure, scrolled
 from edison_ci.report.document import Column, Table
 from edison_ci.report.html import whole_page
 from edison_ci.report.markup import element
+from edison_ci.report.spreadsheet import cell_text
 from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
@@ -51,15 +52,7 @@ def history_rows(records: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]
     """Yield a header and the records as texts."""
     yield COLUMNS
     for record in records:
-        yield tuple(_text(value) for value in record.values())
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return significant(value, 10) if isinstance(value, float) else str(value)
+        yield tuple(map(cell_text, record.values()))
 
 
 def history_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:

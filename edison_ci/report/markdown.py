@@ -178,7 +178,7 @@ def _section_text(section: Section, lines: Sequence[str], limit: Limit) -> str:
     inside = [text for text in map(block, section.blocks) if text]
     table = section.table
     if table is not None and table.rows:
-        names = [column.name for column in table.brief.columns]
+        names = [column.name for column in table.columns if not column.detail]
         inside.append("\n".join([row(names), row("---" for _ in names), *lines]))
         left = len(table.rows) - len(lines)
         if left:

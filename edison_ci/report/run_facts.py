@@ -39,9 +39,6 @@ _PASSES = {True: "passes", False: "fails", None: "not graded"}
 _SCREENS = ("safety", "flag")
 
 
-# What a run is, and what it cost.
-
-
 def suite_words(view: RunResult) -> str:
     """Return what is added to the name of a run that was measured with the base's eval suite."""
     return ", with the base's eval suite" if view.on == Side.BASE else ""
@@ -114,9 +111,6 @@ def cell_counts(view: RunResult) -> str:
     if view.cut_off_count:
         counts.append(f"{view.cut_off_count:,} cut off at max_tokens")
     return ", ".join(counts)
-
-
-# Tables.
 
 
 def scores_table(view: RunResult) -> Table:

@@ -50,9 +50,9 @@ def rows_of(
             scores = {
                 (component.kind, component.name): component.score for component in cell.components
             }
-            graded = (_plain(scores.get(key)) for key in components)
+            graded = (cell_text(scores.get(key)) for key in components)
             case_texts = _case(cases.get(cell.case))
-            yield (*_row(view, cell), *graded, *case_texts, _plain(cell.text))
+            yield (*_row(view, cell), *graded, *case_texts, cell_text(cell.text))
 
 
 def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[str]:
@@ -96,10 +96,11 @@ def _row(view: RunResult, cell: CellResult) -> Iterator[str]:
         cell.composite, cell.passed, cell.error, cell.reason, cell.cost_microusd, cell.cost_kind,
         cell.tokens_in, cell.tokens_out, cell.latency_ms, cell.finish_reason, cell.served_model,
     )  # fmt: skip
-    return (_plain(value) for value in values)
+    return (cell_text(value) for value in values)
 
 
-def _plain(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """Return a value as the text of a cell."""
     if value is None:
         return ""
     if isinstance(value, bool):
