@@ -15,8 +15,8 @@ from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, points
 from edison_ci.records import RunStatus
-from edison_ci.report.run_facts import cost_text
 from edison_ci.results import live_progress, report, snapshot, stored_runs
+from edison_ci.results.run_sentences import cost_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,8 +27,8 @@ from edison_ci.numeric import (
     snap,
 )
 from edison_ci.records import RunStatus, Verdict
-from edison_ci.report.run_facts import cost_text, prompt_versions
 from edison_ci.results import decisions, report, run_result, snapshot
+from edison_ci.results.run_sentences import cost_text, prompt_versions
 from edison_ci.results.slices import slice_order
 from edison_ci.sanitize import in_actions
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
 from edison_ci.records import ACTION_WORDS, Move, RunStatus, Verdict
-from edison_ci.report.run_facts import suite_words
+from edison_ci.results.run_sentences import suite_words
 from edison_ci.sanitize import lines, without_commands, workflow_command
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from edison_ci.documents.text_diff import matcher
 from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.document import Bullets, Code, Estimate, Name, Notice, Sentence, Status
 from edison_ci.report.markup import Child, code_spans, element, escape, join
-from edison_ci.report.run_facts import gate_name, one_prompt
+from edison_ci.results.run_sentences import gate_name, one_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -38,20 +38,22 @@ from edison_ci.report.document import Column, Section, Table, change_of, plain, 
 from edison_ci.report.markup import element, escape
 from edison_ci.report.run_charts import costs_chart, history_chart, pareto_chart, slices_chart
 from edison_ci.report.run_facts import (
-    calls_text,
-    cell_counts,
     changed_cases_table,
     changes_table,
     components_table,
-    cost_text,
     costs_table,
-    eval_suite_sentence,
     eval_suite_table,
-    prompt_versions,
     scores_table,
-    suite_words,
 )
 from edison_ci.results.cells import failures_of
+from edison_ci.results.run_sentences import (
+    calls_text,
+    cell_counts,
+    cost_text,
+    eval_suite_sentence,
+    prompt_versions,
+    suite_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from junit_xml import TestCase, TestSuite
 from edison_ci.config.experiment import AMOUNT_METRICS
 from edison_ci.numeric import dollars, fixed, points, rate
 from edison_ci.records import Move, Verdict
-from edison_ci.report.run_facts import suite_words
+from edison_ci.results.run_sentences import suite_words
 from edison_ci.sanitize import clean, json_text, without_pieces
 
 if TYPE_CHECKING:

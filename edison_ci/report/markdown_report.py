@@ -25,15 +25,13 @@ from edison_ci.report.change_details import (
 from edison_ci.report.document import Bullets, Name, Notice, Section, Sentence, Table
 from edison_ci.report.markdown import Limit, block, code, fit, inline, prose
 from edison_ci.report.run_facts import (
-    calls_text,
     changed_cases_table,
     changes_table,
     components_table,
-    cost_text,
-    eval_suite_sentence,
     eval_suite_table,
     scores_table,
 )
+from edison_ci.results.run_sentences import calls_text, cost_text, eval_suite_sentence
 from edison_ci.results.snapshot import run_commands
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Sentences about a run: its headline, and what its numbers do not show.
+"""Sentences and short texts about a run: headline, cost, names, and what its numbers do not show.
 
 The terminal ends with the headline, the comment on a pull request begins with it, and so does a
 run's page: what the run found, against what, and how the gates decided. Answers of fallback models
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config import repeated_inputs
 from edison_ci.git import repository as git
-from edison_ci.numeric import change, counted, fixed, points, snap
+from edison_ci.numeric import change, counted, dollars, fixed, points, snap
 from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.scores import all_totals
 from edison_ci.results.snapshot import UNDECIDED, outputs_of
@@ -19,9 +19,10 @@ from edison_ci.store import cells as store_cells
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from edison_ci.records import Json
+    from edison_ci.results.decisions import GateRow
     from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
 
@@ -268,3 +269,71 @@ def cut_off_answers(
     query = _STORED_CUTS if ended else _LIVE_CUTS
     rows = connection.execute(f"{query} order by side desc, prompt, model", (run_id,))
     return tuple(CutOff(*row) for row in rows.fetchall())
+
+
+def suite_words(view: RunResult) -> str:
+    """Return what is added to the name of a run that was measured with the base's eval suite."""
+    return ", with the base's eval suite" if view.on == Side.BASE else ""
+
+
+def eval_suite_sentence(view: RunResult) -> str:
+    """Return with which eval suite both sides were measured, as a sentence."""
+    if view.twice:
+        return "Both sides were measured with head's and with base's; the worse verdict counts."
+    return "Both sides were measured with head's eval suite only."
+
+
+def version_names(label: str | None, version: str) -> list[str]:
+    """Return the label of a prompt version and its short hash, unless the label has it."""
+    short = version[:8]
+    return [name for name in ([label] if label and short in label else [label, short]) if name]
+
+
+def prompt_versions(view: RunResult) -> str:
+    """Return the prompts of a run, each with the label of its version and its short hash."""
+    texts = []
+    for prompt, version in view.prompts:
+        label, digits = view.run.labels.get(prompt, ""), version[:8]
+        texts.append(f"{prompt} {label}" if digits in label else f"{prompt} {label} ({digits})")
+    return ", ".join(texts)
+
+
+def cost_text(runs: Iterable[RunResult]) -> str:
+    """Return the cost of runs, marked if a part is estimated."""
+    runs = tuple(runs)
+    estimated = any(
+        view.calls["unknown"] or view.calls["estimated"] or view.run.moving for view in runs
+    )
+    total = dollars(sum(view.cost_microusd for view in runs))
+    return f"~{total}" if estimated else total
+
+
+def calls_text(calls: Mapping[str, int]) -> str:
+    """Return how many calls were made, and how many answers were reused."""
+    return f"{counted(calls['made'], 'call')}, {calls['reused']:,} reused"
+
+
+def one_prompt(gates: Iterable[GateRow]) -> bool:
+    """Whether all decisions are about the same prompt, so that it need not be named."""
+    return len({row.prompt for row in gates if row.prompt}) <= 1
+
+
+def gate_name(row: GateRow, *, short: bool = False) -> str:
+    """Return metric, prompt and model of a gate; `short` leaves out the prompt."""
+    metric = row.metric if not row.gate.get("slices") else f"{row.metric}, worst slice"
+    fixed = row.gate.get("no_worse_than") or "base"
+    if fixed != "base":
+        metric += f", against {fixed if isinstance(fixed, str) else fixed['anchor']}"
+    names = (row.model,) if short and row.model else (row.prompt, row.model)
+    variant = " with ".join(filter(None, names))
+    return f"{metric}, {variant}" if variant else metric
+
+
+def cell_counts(view: RunResult) -> str:
+    """Return how many cells ended in each status, and how many answers were cut off."""
+    counts = [
+        f"{count:,} {name}" for name, count in view.cells.items() if name != "total" and count
+    ]
+    if view.cut_off_count:
+        counts.append(f"{view.cut_off_count:,} cut off at max_tokens")
+    return ", ".join(counts)

@@ -14,7 +14,7 @@ from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import counted as counted
 from edison_ci.numeric import fixed, rounded, whole
 from edison_ci.report.markup import code_spans
-from edison_ci.report.run_facts import version_names
+from edison_ci.results.run_sentences import version_names
 from edison_ci.sanitize import lines
 from edison_ci.stats import sentences
 

@@ -31,7 +31,7 @@ from edison_ci.report.charts.drawing import (
 )
 from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
-from edison_ci.report.run_facts import gate_name, one_prompt
+from edison_ci.results.run_sentences import gate_name, one_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,6 @@ from edison_ci import feature
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
 from edison_ci.records import RunStatus, Side
-from edison_ci.report.run_facts import cell_counts
 from edison_ci.results.case_grid import Box, case_grid
 from edison_ci.results.case_query import METRICS, SORTS, CaseQuery
 from edison_ci.results.components import ComponentName
@@ -17,6 +16,7 @@ from edison_ci.results.decisions import decisions_of
 from edison_ci.results.history_words import origin_sentence
 from edison_ci.results.live_progress import phase_changes, progress_of, troubles_of
 from edison_ci.results.run_result import STATUSES, RunResult
+from edison_ci.results.run_sentences import cell_counts
 from edison_ci.results.triage import changed_lists
 from edison_ci.web import formats
 from edison_ci.web.cache import REFRESH_S

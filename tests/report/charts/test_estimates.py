@@ -7,8 +7,8 @@ import pytest
 from edison_ci.records import Verdict
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import gate_forests
-from edison_ci.report.run_facts import gate_name
 from edison_ci.results.decisions import GateRow
+from edison_ci.results.run_sentences import gate_name
 
 pytestmark = pytest.mark.daily
 
