@@ -102,7 +102,7 @@ class CaseForm:
         return drafting.list_task(name, "cases", keys, _read)
 
     def described(self) -> str:
-        """Return what a model is told about the inputs and the expected answer."""
+        """Describe the inputs and the expected answer to a model."""
         lines = []
         for name, kind in self.types.items():
             form = kind if kind in _PLAIN else f"{kind}, as JSON in a text"

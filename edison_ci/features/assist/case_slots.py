@@ -64,7 +64,7 @@ _UNBOUND = frozenset({"empty", "long", "off-topic", "unusual"})
 
 @dataclass(frozen=True, slots=True)
 class CaseSlot:
-    """What one case is to be like; an empty text leaves it to the model."""
+    """The properties of one case; an empty text leaves a property to the model."""
 
     number: int
     difficulty: int | None = None
@@ -250,7 +250,7 @@ def gap_slots(coverage: Coverage, most: int) -> list[CaseSlot]:
     """Return the fewest slots that fill all gaps, at most `most`.
 
     A length that the inputs cannot have would take the other gaps of its slot with it, so lengths
-    have slots of their own.
+    have separate slots.
     """
     gaps = {
         dimension.name: [value for value, n in dimension.missing.items() for _ in range(n)]

@@ -249,7 +249,7 @@ def _check_prompt(draft: Proposal, inputs: tuple[str, ...]) -> None:
 
 
 FOCUS = (3, 500)
-"""Fewest and most characters of what is to be better in a prompt."""
+"""Fewest and most characters of the focus of an improvement."""
 
 
 def improvement_task(target: RefineTarget, focus: str) -> DraftTask[Proposals]:
@@ -494,7 +494,7 @@ def _budget_note(cost: CostRange | None, iterations: int) -> str:
 def _planned_loop(
     project: Project, experiment: Experiment, iterations: int
 ) -> tuple[CostRange | None, int]:
-    """Return the cost of a loop of so many iterations, and tokens with room for retries."""
+    """Return the cost of a loop with this many iterations, and tokens with room for retries."""
     stop = experiment.file.stop.model_copy(update={"max_iterations": iterations})
     file = experiment.file.model_copy(update={"stop": stop})
     plan = planning.plan_run(project, replace(experiment, file=file), loop=True)

@@ -52,7 +52,7 @@ class CaseDialog:
     ready: tuple[GeneratedCase, ...] = ()
     """Cases that need no model."""
     sift: Callable[[Generated], dict[str, Any]] | None = None
-    """Leaves out cases for a reason of its own, and returns facts about it."""
+    """Leaves out some cases, and returns facts about it."""
     report: Callable[[Generated], dict[str, Any]] | None = None
     """Shows more about the cases before they are written, and returns it as facts."""
 
@@ -206,7 +206,7 @@ class CaseDialog:
         }
 
     def _decided(self, rows: list[dict[str, Json]]) -> Decided:
-        """Ask what becomes of the cases; return those to add, and the files with them."""
+        """Ask whether the cases are added; return those, and the files with them."""
         diffs_printed = False
         while True:
             edited = self._files(rows)

@@ -42,7 +42,7 @@ class VerifyRequest:
 
 
 class _OpenCase(NamedTuple):
-    """A case whose expected answer nobody agreed with."""
+    """A case whose expected answer is not verified."""
 
     file: EditableFile
     place: int

@@ -83,7 +83,7 @@ class Wizard:
         )  # fmt: skip
 
     def ask(self) -> bool | None:
-        """Ask everything; return whether the project is to be run as well, None for later."""
+        """Ask everything; return whether to run the project as well, None for later."""
         self._refuse()
         try:
             self._resume()
@@ -494,7 +494,7 @@ class Wizard:
         self._settle_settings("limits", drafts, own)
 
     def _summary(self) -> bool:
-        """Show what is created; return whether it is to be run. Raises GoBack."""
+        """Show what will be created; return whether to run it. Raises GoBack."""
         project, experiment = self.saved.project(self.draft)
         run, loop = (
             planning.plan_run(project, experiment),

@@ -144,7 +144,7 @@ class CaseSource:
         generated_cases.confirm_writing(self.questions.terminal, writers, slots, yes=False)
         present = case_likeness.KnownCases((), form.types, order.diversity)
         generated = writers.write(slots, present, lambda _: None)
-        for line in _told(generated):
+        for line in _shortfall_notes(generated):
             self.questions.terminal.note(line)
         if not generated.cases:
             raise CallFailed("no case could be used", hint="r tries again, o types your own")
@@ -218,12 +218,12 @@ class CaseSource:
             raise ConfigError(wrong)
         lacking = sum(check.skipped_count.values())
         if lacking or not count:
-            answer = f"{counted(lacking, 'case')} of {count} lack an input of the prompt"
-            raise UsageError(answer, hint=f"inputs: {', '.join(draft.inputs)}")
+            message = f"{counted(lacking, 'case')} of {count} lack an input of the prompt"
+            raise UsageError(message, hint=f"inputs: {', '.join(draft.inputs)}")
         draft.data, draft.data_kind = tried.data, kind
 
 
-def _told(generated: Generated) -> Iterator[str]:
+def _shortfall_notes(generated: Generated) -> Iterator[str]:
     """Yield what is answer about generated cases."""
     if generated.missing <= 0:
         return

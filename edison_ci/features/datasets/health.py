@@ -196,7 +196,7 @@ class Counts:
     expected: int = 0
     """With an expected output."""
     unverified: int = 0
-    """With an expected output that a model wrote, and nobody agreed with."""
+    """With an expected output that a model wrote, and that is not verified."""
     holdout: int = 0
     words: int = 0
     clusters: set[int] = field(default_factory=set)
@@ -301,7 +301,7 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs mending; a saturated case may be there on purpose."""
+        """Whether nothing has to be fixed; a saturated case may be there on purpose."""
         return not self.duplicates and not self.contradictions
 
 

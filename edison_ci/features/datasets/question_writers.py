@@ -260,7 +260,7 @@ def costs_by_writer(connection: sqlite3.Connection, project: Project) -> WriterC
     """Return what each writer was paid for a case that is in a dataset of the project.
 
     The ledger knows who was paid and that it was for cases, not for which dataset; so all calls
-    are divided by all its cases, and cases that were refused or removed make the others dearer.
+    are divided by all its cases, and refused or removed cases raise the cost of the others.
     """
     rows = connection.execute(
         "select t.model, sum(case t.state when 'settled' then t.cost_microusd when 'released' "

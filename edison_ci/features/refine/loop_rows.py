@@ -26,7 +26,7 @@ class LoopState(StrEnum):
     """The step at which a loop continues."""
 
     MEASURING = "measuring"
-    """The run of the iteration is to be started, or to be finished."""
+    """The run of the iteration has to be started or finished."""
     DECIDING = "deciding"
     """The iteration is measured: the stop rules are evaluated."""
     REFINING = "refining"
@@ -34,11 +34,11 @@ class LoopState(StrEnum):
     REVIEWING = "reviewing"
     """A suggestion waits for a person, or for automatic approval."""
     COMMITTING = "committing"
-    """The suggestion is to be put on the branch of the loop."""
+    """The suggestion has to be committed to the branch of the loop."""
     CONFIRMING = "confirming"
     """The best prompt is compared with the first one."""
     REPORTING = "reporting"
-    """The final report is to be written."""
+    """The final report has to be written."""
     DONE = "done"
 
 

@@ -17,11 +17,11 @@ too:
     refining     a better prompt is requested and measured, for each that still gains
     refined      the suggestions of one prompt are stored, others may be left
     reviewing    a suggestion is stored and waits for a decision
-    committing   it is to be committed to the branch of the loop (only with --auto-approve)
+    committing   it has to be committed to the branch of the loop (only with --auto-approve)
     committed    the branch has it, the results do not record that yet
     confirming   the best version of each prompt is compared with its first on the held-out cases
     confirmed    they are measured, the evidence is not stored yet
-    reporting    the final report is to be written
+    reporting    the final report has to be written
     written      its files exist, the loop is not marked as done yet
 """
 
@@ -281,7 +281,7 @@ class LoopRunner:
                 self._next(connection, {})
 
     def _ask_for_review(self, connection: sqlite3.Connection) -> None:
-        """Tell people that the loop waits for them; nobody is asked where it goes on by itself."""
+        """Notify people that the loop waits for them; one that continues by itself asks nobody."""
         if self.loop.mode != "review":
             return
         for row in self.in_play():

@@ -71,7 +71,7 @@ class LoopContext:
 
     review: ReviewContext
     targets: tuple[RefineTarget, ...]
-    """The prompts in the working tree, each with the experiment of its own."""
+    """The prompts in the working tree, each with its experiment."""
     refiner: Judge
     open_context: ContextFactory
     actor: Actor

@@ -75,7 +75,7 @@ version is fitted to one set of cases."""
 CROSS_EVERY = 4
 """Every n-th child is a crossover, once the front has two members."""
 _MOST_FAILED = 3
-"""Failed children of a parent that the refiner is told about."""
+"""Failed children of a parent that are shown to the refiner."""
 _KNOWN = "the search has this version already"
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 _MOST_TRIED = 5
-"""Unsuccessful suggestions that a refiner is told about."""
+"""Unsuccessful suggestions that are shown to a refiner."""
 
 
 class Trial(NamedTuple):
@@ -55,7 +55,7 @@ class History(NamedTuple):
     """Earlier suggestions for a prompt."""
 
     past: tuple[RejectedSuggestion, ...]
-    """Suggestions that the refiner is told about."""
+    """Suggestions that are shown to the refiner."""
     known: Mapping[str, str]
     """Prompt versions that must not be suggested again, with the reason."""
 
@@ -156,7 +156,7 @@ class SuggestionMaker:
 
 
 def suggestion_notice(suggestion: Suggestion) -> Notice:
-    """Return what people are told about a suggestion that waits for a decision."""
+    """Return the notice about a suggestion that waits for a decision."""
     sentence = suggestion.evidence.get("sentence")
     mark = f" ({suggestion.simulation})" if suggestion.simulation else ""
     return Notice(

@@ -1,7 +1,7 @@
 """Grading by people: the answers of a run to grade, and the storage of grades.
 
 A grade is stored in one transaction with its audit row. Then, if the rubric names a labels file, it
-is appended there in one write, on a line of its own.
+is appended there in one write, as one line.
 """
 
 from __future__ import annotations

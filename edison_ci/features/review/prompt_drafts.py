@@ -1,7 +1,7 @@
 """Drafts of prompts: a text that a person edits, checked, tried on cases, and proposed.
 
 A draft is in no file. The project is loaded with it in place of the prompt's file, so that it is
-checked as if it were committed. It is proposed as one commit on a branch of its own, with a pull
+checked as if it were committed. It is proposed as one commit on a new branch, with a pull
 request where there is a forge; the default branch and the working tree stay as they are.
 """
 
@@ -191,7 +191,7 @@ def cost_words(cost: CostRange | None) -> str:
 
 
 def propose_draft(review: ReviewContext, draft: Draft, note: str, person: str) -> Proposed:
-    """Put a draft on a branch of its own and open a pull request, where there is a forge."""
+    """Put a draft on a new branch and open a pull request, where there is a forge."""
     note, prompt = checked_note(note), draft.prompt
     if not draft.changed:
         raise UsageError(f"{draft.path} was not changed", hint="edit the text first")
