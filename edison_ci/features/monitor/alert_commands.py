@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.access import site as sites
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import load
@@ -19,8 +20,8 @@ from edison_ci.features.monitor import alert_rows as store_alerts
 from edison_ci.features.monitor import alerts as alert_records
 from edison_ci.features.monitor import notification_commands as notifications
 from edison_ci.numeric import counted, duration
+from edison_ci.results import run_lists
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import database, runs
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
@@ -64,7 +65,7 @@ def check(state: CliState, fail_on: str) -> None:
     """
     terminal, site = _opened(state)
     done = alert_check.check_alerts(site)
-    with database.open_for_reading(site.results) as connection:
+    with lookup.results_of(site) as connection:
         overview = result_alerts.alert_overview(connection, site.now(), past=0)
     code = ExitCode.GATE_FAILED if _fails(overview, fail_on) else ExitCode.DONE
     if terminal.json:
@@ -112,9 +113,9 @@ def list_alerts(state: CliState, experiment: str | None, past: bool) -> None:
     """
     terminal, site = _opened(state)
     most = _EVERY if terminal.json else _MOST_PAST
-    with database.open_for_reading(site.results) as connection:
+    with lookup.results_of(site) as connection:
         if experiment is not None:
-            _require_experiment(runs.run_experiments(connection), experiment)
+            _require_experiment(run_lists.experiments(connection), experiment)
         overview = result_alerts.alert_overview(
             connection, site.now(), experiment, past=most if past else 0
         )
@@ -217,8 +218,8 @@ def _words(target: alert_records.MuteTarget) -> str:
 def _target(site: Site, text: str) -> alert_records.MuteTarget:
     if text.isdecimal():
         return alert_records.mute_target(site, int(text))
-    with database.open_for_reading(site.results) as connection:
-        _require_experiment(runs.run_experiments(connection), text)
+    with lookup.results_of(site) as connection:
+        _require_experiment(run_lists.experiments(connection), text)
     return alert_records.MuteTarget(text)
 
 

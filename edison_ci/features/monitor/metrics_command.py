@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from edison_ci.access import site as sites
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.documents import files
 from edison_ci.features.monitor import metrics as report_metrics
-from edison_ci.store import database
 
 
 @click.command(cls=EdisonCommand)
@@ -28,7 +28,7 @@ def metrics(state: CliState) -> None:
     terminal = Terminal(state)
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     project, _ = load.inspect_project(files.WorkingTree(site.root), root=site.root)
-    with database.open_for_reading(site.results) as connection:
+    with lookup.results_of(site) as connection:
         source = report_metrics.MetricSource(connection, site.results, project, site.clock())
         samples = report_metrics.project_samples(source)
     if terminal.json:

@@ -8,6 +8,7 @@ import click
 
 from edison_ci.access import site as sites
 from edison_ci.access.job import keys_at
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import load
@@ -16,7 +17,6 @@ from edison_ci.features.monitor import notifications as outgoing
 from edison_ci.features.monitor import outbox
 from edison_ci.numeric import counted
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,7 +191,7 @@ def _refuse_offline(state: CliState) -> None:
 def _counts(site: sites.Site) -> dict[str, outbox.RecipientCounts]:
     if not site.results.exists():
         return {}
-    with database.open_for_reading(site.results) as connection:
+    with lookup.results_of(site) as connection:
         return {count.recipient: count for count in outbox.count_notifications(connection)}
 
 

@@ -26,8 +26,8 @@ from edison_ci.features.monitor import schedule_workflow
 from edison_ci.features.monitor import scheduler as scheduling
 from edison_ci.features.monitor import schedules as schedule_files
 from edison_ci.numeric import counted
-from edison_ci.results import run_result
-from edison_ci.store import audit, database, runs
+from edison_ci.results import stored_runs
+from edison_ci.store import audit, database
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
@@ -473,10 +473,8 @@ def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
     if terminal.json:
         terminal.document({"fire": fire_json(fire)})
     elif fire.run_id is not None:
-        with database.open_for_reading(site.results) as connection:
-            summary.show_run(
-                terminal, run_result.RunResult(connection, runs.find_run(connection, fire.run_id))
-            )
+        with stored_runs.open_runs(site) as runs:
+            summary.show_run(terminal, runs.result(fire.run_id))
     code = fire.exit_code
     if code is None:
         code = ExitCode.DONE if fire.state is store_schedules.FireState.DONE else ExitCode.PAUSED

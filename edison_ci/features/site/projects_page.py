@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.site.project_addresses import project_address
 from edison_ci.features.site.projects import Projects
 from edison_ci.results.run_lists import experiments
-from edison_ci.store.database import open_reader
+from edison_ci.results.stored_runs import open_results
 from edison_ci.web.identity import current_site
 from edison_ci.web.page_context import Page, PageContext, paged
 
@@ -74,7 +73,7 @@ def _count(project: SiteProject) -> int | None:
         kept = _counts.get(path)
     if kept is None or kept[0] != changed_at:
         try:
-            with closing(open_reader(path)) as reader:
+            with open_results(path) as reader:
                 kept = (changed_at, len(experiments(reader)))
         except EdisonError:
             kept = (changed_at, None)
