@@ -308,12 +308,14 @@ def _open_project(state: CliState, request: RunCommand) -> Project:
 
 def _coverage(
     state: CliState, terminal: Terminal, project: Project, request: RunCommand
-) -> ChangeCoverage:
-    """Print and return what the base measures and the head no longer does.
+) -> ChangeCoverage | None:
+    """Print and return what the base measures and the head no longer does; None without a base.
 
     With named experiments nothing is compared, since the others are left out on purpose.
     """
     ref = None if request.experiments else request.against or request.changed_since
+    if ref is None:
+        return None
     coverage = change_coverage.coverage_since(project, state.folder, ref)
     show_coverage(terminal, coverage)
     return coverage
@@ -493,8 +495,9 @@ def finish(
 ) -> None:
     """Show the outcome of runs, write their reports and exit with the most important code."""
     reports, coverage, flips = notes or RunNotes()
-    coverage = coverage or change_coverage.ChangeCoverage()
-    code = evaluation.most_important((coverage.exit_code, *(run.exit_code for run in ended)))
+    dropped = () if coverage is None else coverage.dropped
+    codes = [run.exit_code for run in ended]
+    code = evaluation.most_important(codes if coverage is None else [coverage.exit_code, *codes])
     run_ids = [run.run_id for run in ended]
     if not terminal.json and not terminal.quiet:
         show_ended(terminal, project, ended)
@@ -502,14 +505,14 @@ def finish(
             _show_flips(terminal, flips)
     feature.call("runs_ended", terminal, project, run_ids)
     if reports is not None:
-        written = reports.write(project, run_ids, coverage.dropped)
+        written = reports.write(project, run_ids, dropped)
         if not show_written(terminal, written):
             code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
     if terminal.json:
         with stored_runs.open_runs(project) if ended else contextlib.nullcontext() as runs:
             results = [] if runs is None else [runs.result(run_id) for run_id in run_ids]
             progress = [run.progress for run in ended]
-            document = summary.document(results, code, progress, coverage.dropped)
+            document = summary.document(results, code, progress, dropped)
             document |= {"aa": [gate.as_json() for gate in flips]} if flips else {}
             terminal.document(document)
     if project.file.notifications:
