@@ -23,6 +23,7 @@ from edison_ci.plan.interim_analysis import is_inferred, takes_part
 from edison_ci.records import Side, Verdict
 from edison_ci.results.decisions import GateRow
 from edison_ci.results.metrics import metric_of
+from edison_ci.results.scores import estimate_json
 from edison_ci.results.slices import cases_by_tag
 from edison_ci.stats.verdicts import SMALLEST_SLICE, decide_family, push_level
 
@@ -34,116 +35,6 @@ if TYPE_CHECKING:
     from edison_ci.records import BaselineDoubt
     from edison_ci.results.samples import TwoSidedSample, Variant
     from edison_ci.stats.verdicts import GateDecision
-
-
-def decide_at_push(
-    question: Question, interim: InterimAnalysis | None, push: int | None
-) -> Finding:
-    """Decide a gate at a push of its pull request, 1 for the first; None is an unknown number."""
-    finding = decide_interim(question, interim)
-    decision = finding.decision
-    inferred = is_inferred(question.gate) and wording.IDENTICAL not in decision.notes
-    if decision.verdict is not Verdict.PASS or push == 1 or not inferred:
-        return finding
-    if push is None:
-        return _with_note(finding, decision, wording.PUSH_UNKNOWN)
-    alpha = push_level(round(1 - question.confidence, 12), push)
-    again = decide_interim(replace(question, level=1 - alpha), interim)
-    # The interval is for people, and keeps the confidence of the gate.
-    decision = replace(again.decision, interval=decision.interval, level=decision.level)
-    return _with_note(again, decision, wording.push_note(push, alpha))
-
-
-def _with_note(finding: Finding, decision: GateDecision, note: str) -> Finding:
-    return replace(
-        finding,
-        decision=replace(decision, notes=(*decision.notes, note)),
-        say=lambda final: wording.at_push(finding.say(final), note),
-    )
-
-
-_WORST_FIRST = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
-
-
-def decide_slices(question: Question, decide: Callable[[Question], Finding]) -> Finding:
-    """Decide a gate on each slice that is large enough.
-
-    Planned cases count, also those without an answer: a slice does not become too small because
-    the head broke it.
-    """
-    cells = question.cells
-    planned = {
-        case for variant in question.variants for case in cells.case_ids(variant, Side.HEAD)
-    } - cells.left_out
-    decided, small = [], []
-    for tag, members in cases_by_tag(cells.connection, cells.head.run_id).items():
-        inside = sorted(planned & members)
-        units = len(set(question.clusters_of(inside) or inside))
-        if units < SMALLEST_SLICE:
-            small += [(tag, len(inside))] if inside else []
-            continue
-        others = cells.left_out | (planned - members)
-        part = replace(question, cells=replace(cells, left_out=frozenset(others)))
-        decided.append(SliceFinding(tag, decide(part)))
-    if not decided:
-        none = unmeasured(question)
-        return Finding(none, lambda _: wording.no_slice(SMALLEST_SLICE), small=tuple(small))
-    first = decided[0].finding
-    return Finding(first.decision, first.say, first.seed, slices=tuple(decided), small=tuple(small))
-
-
-def planned_slices(question: Question) -> int:
-    """Return the number of slices that will be decided."""
-    same = Finding(unmeasured(question), lambda _: "")
-    return len(decide_slices(question, lambda _: same).slices)
-
-
-def worst_of(finding: Finding, decisions: Sequence[GateDecision]) -> tuple[Finding, GateDecision]:
-    """Return the worst slice, which represents all of them, after the correction for all gates."""
-    verdict = next(v for v in _WORST_FIRST if any(d.verdict is v for d in decisions))
-    index = min(
-        (i for i, decision in enumerate(decisions) if decision.verdict is verdict),
-        key=lambda i: _badness(decisions[i]),
-    )
-    worst, decision = finding.slices[index], decisions[index]
-
-    def say(final: GateDecision) -> str:
-        count = len(finding.slices)
-        return wording.worst_slice(worst.finding.say(final), worst.tag, count, finding.small)
-
-    return replace(finding, decision=worst.finding.decision, say=say, seed=worst.finding.seed), (
-        decision
-    )
-
-
-def _badness(decision: GateDecision) -> tuple[float, float]:
-    """Return a sort key, lowest for the worst: by p-value where it fails, else by its bound."""
-    p = decision.p_adjusted if decision.verdict is Verdict.FAIL else None
-    worst = decision.worst_plausible if decision.worst_plausible is not None else decision.value
-    return (1.0 if p is None else p, 0.0 if worst is None else worst)
-
-
-def _numbers(decision: GateDecision) -> dict[str, Any]:
-    """Return the numbers of a decision, by the columns in which they are stored."""
-    low, high = decision.interval or (None, None)
-    p = None if decision.p is None else decision.p.value
-    adjusted = None if decision.p is None else decision.p_adjusted
-    numbers = {"estimate": decision.value, "low": low, "high": high, "n": decision.n}
-    return {**numbers, "p": p, "p_holm": adjusted}
-
-
-def slices_json(finding: Finding, decisions: Sequence[GateDecision]) -> dict[str, Any]:
-    """Return all slices of a gate, as they appear in its details."""
-    rows = [
-        {
-            "tag": part.tag,
-            "verdict": str(decision.verdict),
-            "worst_plausible": decision.worst_plausible,
-            **_numbers(decision),
-        }
-        for part, decision in zip(finding.slices, decisions, strict=True)
-    ]
-    return {"slices": rows, "small_slices": [{"tag": tag, "n": n} for tag, n in finding.small]}
 
 
 # The row keeps its numbers and its sentence, but counts as skipped: it neither fails nor passes a
@@ -433,15 +324,16 @@ def _decided_row(
     unclear = decision.verdict is Verdict.INCONCLUSIVE
     if unclear and interim is None and row.gate.if_unclear == "more_repeats":
         sentence, notes = f"{sentence} {wording.MORE_REPEATS}", (*notes, wording.MORE_REPEATS)
-    names = ("kind", "method", "level", "margin", "worst_plausible", "best_plausible", "family")
+    names = ("kind", "method", "level", "margin", "worst_plausible", "best_plausible")
     return GateRow(
         verdict=decision.verdict,
         sentence=sentence,
         n_more=decision.n_more,
         **_numbers(decision),
         detail={
-            **record_json.fields_of(decision, *names, "missing", "n_needed", "n_more_range"),
+            **record_json.fields_of(decision, *names),
             "p_two_sided": None if decision.p is None else decision.p.two_sided,
+            **record_json.fields_of(decision, "family", "missing", "n_needed", "n_more_range"),
             "seed": None if finding.seed is None else f"{finding.seed:064x}",
             "notes": [*notes],
             **({} if finding.labels is None else {"human_labels": dict(finding.labels)}),
@@ -484,3 +376,111 @@ def _is_waived(row: GateRow) -> bool:
 
 def _insists(row: GateRow) -> bool:
     return row.verdict is Verdict.INCONCLUSIVE and row.if_unclear == "fail"
+
+
+def decide_at_push(
+    question: Question, interim: InterimAnalysis | None, push: int | None
+) -> Finding:
+    """Decide a gate at a push of its pull request, 1 for the first; None is an unknown number."""
+    finding = decide_interim(question, interim)
+    decision = finding.decision
+    inferred = is_inferred(question.gate) and wording.IDENTICAL not in decision.notes
+    if decision.verdict is not Verdict.PASS or push == 1 or not inferred:
+        return finding
+    if push is None:
+        return _with_note(finding, decision, wording.PUSH_UNKNOWN)
+    alpha = push_level(round(1 - question.confidence, 12), push)
+    again = decide_interim(replace(question, level=1 - alpha), interim)
+    # The interval is for people, and keeps the confidence of the gate.
+    decision = replace(again.decision, interval=decision.interval, level=decision.level)
+    return _with_note(again, decision, wording.push_note(push, alpha))
+
+
+def _with_note(finding: Finding, decision: GateDecision, note: str) -> Finding:
+    return replace(
+        finding,
+        decision=replace(decision, notes=(*decision.notes, note)),
+        say=lambda final: wording.at_push(finding.say(final), note),
+    )
+
+
+_WORST_FIRST = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
+
+
+def decide_slices(question: Question, decide: Callable[[Question], Finding]) -> Finding:
+    """Decide a gate on each slice that is large enough.
+
+    Planned cases count, also those without an answer: a slice does not become too small because
+    the head broke it.
+    """
+    cells = question.cells
+    planned = {
+        case for variant in question.variants for case in cells.case_ids(variant, Side.HEAD)
+    } - cells.left_out
+    decided, small = [], []
+    for tag, members in cases_by_tag(cells.connection, cells.head.run_id).items():
+        inside = sorted(planned & members)
+        units = len(set(question.clusters_of(inside) or inside))
+        if units < SMALLEST_SLICE:
+            small += [(tag, len(inside))] if inside else []
+            continue
+        others = cells.left_out | (planned - members)
+        part = replace(question, cells=replace(cells, left_out=frozenset(others)))
+        decided.append(SliceFinding(tag, decide(part)))
+    if not decided:
+        none = unmeasured(question)
+        return Finding(none, lambda _: wording.no_slice(SMALLEST_SLICE), small=tuple(small))
+    first = decided[0].finding
+    return Finding(first.decision, first.say, first.seed, slices=tuple(decided), small=tuple(small))
+
+
+def planned_slices(question: Question) -> int:
+    """Return the number of slices that will be decided."""
+    same = Finding(unmeasured(question), lambda _: "")
+    return len(decide_slices(question, lambda _: same).slices)
+
+
+def worst_of(finding: Finding, decisions: Sequence[GateDecision]) -> tuple[Finding, GateDecision]:
+    """Return the worst slice, which represents all of them, after the correction for all gates."""
+    verdict = next(v for v in _WORST_FIRST if any(d.verdict is v for d in decisions))
+    index = min(
+        (i for i, decision in enumerate(decisions) if decision.verdict is verdict),
+        key=lambda i: _badness(decisions[i]),
+    )
+    worst, decision = finding.slices[index], decisions[index]
+
+    def say(final: GateDecision) -> str:
+        count = len(finding.slices)
+        return wording.worst_slice(worst.finding.say(final), worst.tag, count, finding.small)
+
+    return replace(finding, decision=worst.finding.decision, say=say, seed=worst.finding.seed), (
+        decision
+    )
+
+
+def _badness(decision: GateDecision) -> tuple[float, float]:
+    """Return a sort key, lowest for the worst: by p-value where it fails, else by its bound."""
+    p = decision.p_adjusted if decision.verdict is Verdict.FAIL else None
+    worst = decision.worst_plausible if decision.worst_plausible is not None else decision.value
+    return (1.0 if p is None else p, 0.0 if worst is None else worst)
+
+
+def _numbers(decision: GateDecision, **more: object) -> dict[str, Any]:
+    """Return the numbers of a decision, by the columns in which they are stored."""
+    numbers = estimate_json(decision.value, decision.interval, **more, n=decision.n)
+    if decision.p is None:
+        return {**numbers, "p": None, "p_holm": None}
+    return {**numbers, "p": decision.p.value, "p_holm": decision.p_adjusted}
+
+
+def slices_json(finding: Finding, decisions: Sequence[GateDecision]) -> dict[str, Any]:
+    """Return all slices of a gate, as they appear in its details."""
+    rows = [
+        {
+            "tag": part.tag,
+            "verdict": str(decision.verdict),
+            **_numbers(decision, worst_plausible=decision.worst_plausible),
+        }
+        for part, decision in zip(finding.slices, decisions, strict=True)
+    ]
+    return {"slices": rows, "small_slices": [{"tag": tag, "n": n} for tag, n in finding.small]}

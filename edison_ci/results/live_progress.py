@@ -26,92 +26,6 @@ if TYPE_CHECKING:
     from edison_ci.store.steering import SteeringRequest
 
 
-_GENERATE = "generate"
-_AT_THE_BASE = " at the base"
-
-
-class ModelState(NamedTuple):
-    """A model of a run in one phase."""
-
-    name: str
-    """With its phase, if that is not answering: `large (judge)`."""
-    model: str
-    """Its name in models.yaml, by which it is steered."""
-    concurrency: int | None
-    """Calls that it may make at once; None before the first."""
-    in_flight: int
-    done: int
-    waiting: int
-    """Cells, or calls of a judge, that are neither done nor on their way."""
-    errors: int
-    paused: bool
-    stopped: bool
-    """Whether it was stopped after errors."""
-
-    @property
-    def word(self) -> str:
-        """Its state in a word; empty if it is at work."""
-        return "stopped" if self.stopped else "paused" if self.paused else ""
-
-
-@dataclass(frozen=True, slots=True)
-class SteeringState:
-    """What a person who steers a run sees."""
-
-    progress: Progress
-    models: tuple[ModelState, ...]
-    requests: tuple[SteeringRequest, ...]
-    """What was asked of the run, oldest first."""
-
-    @property
-    def left_microusd(self) -> int | None:
-        """What is left of the budget of the run; None without one."""
-        limit = self.progress.budget_microusd
-        return None if limit is None else max(limit - self.progress.cost_microusd, 0)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
-        progress = self.progress
-        return {
-            "done": progress.done,
-            "total": progress.total,
-            "errors": progress.cells.get("error", 0),
-            **fields_of(self, "models"),
-            "budget": {
-                "limit_microusd": progress.budget_microusd,
-                "used_microusd": progress.cost_microusd,
-                "left_microusd": self.left_microusd,
-            },
-            **fields_of(self, steering="requests"),
-        }
-
-
-def steering_state(connection: sqlite3.Connection, run: Run) -> SteeringState:
-    """Return the state of a run by its newest events."""
-    progress = progress_of(connection, run)
-    models = tuple(_model_state(model, progress) for model in progress.models)
-    return SteeringState(progress, models, tuple(steering_of(connection, run.id)))
-
-
-def _model_state(row: ModelProgress, progress: Progress) -> ModelState:
-    model, phase = row.name.removesuffix(_AT_THE_BASE), _GENERATE
-    if row.unit != "cells":
-        model, _, phase = row.name.removesuffix(")").rpartition(" (")
-    used = [client for client in progress.clients if (client.model, client.phase) == (model, phase)]
-    in_flight = sum(client.in_flight for client in used)
-    return ModelState(
-        row.name,
-        model,
-        max((client.concurrency for client in used), default=None),
-        in_flight,
-        row.done,
-        max(row.planned - row.done - in_flight, 0),
-        row.errors,
-        row.paused,
-        row.stopped,
-    )
-
-
 NEWEST = 5
 """Newest answers that are shown."""
 _LOOKED_AT = 200
@@ -339,4 +253,90 @@ def _stopped(result: RunResult) -> Iterator[Trouble]:
         str(event.data.get("model", "")),
         message if is_kind else f"{kind}{sign}{message}",
         _CHECKS.get(kind, _ELSE),
+    )
+
+
+_GENERATE = "generate"
+_AT_THE_BASE = " at the base"
+
+
+class ModelState(NamedTuple):
+    """A model of a run in one phase."""
+
+    name: str
+    """With its phase, if that is not answering: `large (judge)`."""
+    model: str
+    """Its name in models.yaml, by which it is steered."""
+    concurrency: int | None
+    """Calls that it may make at once; None before the first."""
+    in_flight: int
+    done: int
+    waiting: int
+    """Cells, or calls of a judge, that are neither done nor on their way."""
+    errors: int
+    paused: bool
+    stopped: bool
+    """Whether it was stopped after errors."""
+
+    @property
+    def word(self) -> str:
+        """Its state in a word; empty if it is at work."""
+        return "stopped" if self.stopped else "paused" if self.paused else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringState:
+    """What a person who steers a run sees."""
+
+    progress: Progress
+    models: tuple[ModelState, ...]
+    requests: tuple[SteeringRequest, ...]
+    """What was asked of the run, oldest first."""
+
+    @property
+    def left_microusd(self) -> int | None:
+        """What is left of the budget of the run; None without one."""
+        limit = self.progress.budget_microusd
+        return None if limit is None else max(limit - self.progress.cost_microusd, 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        progress = self.progress
+        return {
+            "done": progress.done,
+            "total": progress.total,
+            "errors": progress.cells.get("error", 0),
+            **fields_of(self, "models"),
+            "budget": {
+                "limit_microusd": progress.budget_microusd,
+                "used_microusd": progress.cost_microusd,
+                "left_microusd": self.left_microusd,
+            },
+            **fields_of(self, steering="requests"),
+        }
+
+
+def steering_state(connection: sqlite3.Connection, run: Run) -> SteeringState:
+    """Return the state of a run by its newest events."""
+    progress = progress_of(connection, run)
+    models = tuple(_model_state(model, progress) for model in progress.models)
+    return SteeringState(progress, models, tuple(steering_of(connection, run.id)))
+
+
+def _model_state(row: ModelProgress, progress: Progress) -> ModelState:
+    model, phase = row.name.removesuffix(_AT_THE_BASE), _GENERATE
+    if row.unit != "cells":
+        model, _, phase = row.name.removesuffix(")").rpartition(" (")
+    used = [client for client in progress.clients if (client.model, client.phase) == (model, phase)]
+    in_flight = sum(client.in_flight for client in used)
+    return ModelState(
+        row.name,
+        model,
+        max((client.concurrency for client in used), default=None),
+        in_flight,
+        row.done,
+        max(row.planned - row.done - in_flight, 0),
+        row.errors,
+        row.paused,
+        row.stopped,
     )

@@ -35,35 +35,6 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
-_ELSEWHERE = frozenset({IMPORT, *IMPORTED_ANSWERS, "replay", "refine"})
-"""Triggers of runs that `edison run` on the files of their commit does not repeat."""
-_SHORT = 12
-
-
-def run_commands(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return the commands that repeat runs; runs with the same options are one command."""
-    names_by_options: dict[tuple[str, ...], dict[str, None]] = {}
-    for run in runs:
-        if run.trigger not in _ELSEWHERE and not command_line_of(run).get("regrade"):
-            names_by_options.setdefault(tuple(_options(run)), {})[run.experiment] = None
-    return tuple(
-        shlex.join(["edison", "run", *names, *options])
-        for options, names in names_by_options.items()
-    )
-
-
-def _options(run: Run) -> Iterator[str]:
-    if run.base_commit is not None:
-        yield from ("--against", run.base_commit[:_SHORT])
-    chosen = command_line_of(run).get("selection") or {}
-    for option, key in (("--model", "models"), ("--case", "cases"), ("--tag", "tags")):
-        for value in chosen.get(key) or ():
-            yield from (option, str(value))
-    for option in ("limit", "repeats", "shard"):
-        if chosen.get(option) is not None:
-            yield from (f"--{option}", str(chosen[option]))
-
-
 # Scores are comparable only if the same checks, rubric, judges, graders and screens gave them. Here
 # those entries of two snapshots are compared that influence grades. Prompts and generating models
 # may differ: they are what is compared.
@@ -538,3 +509,32 @@ def files_of(run: Run) -> Files:
 
 def _is_model(place: str, value: Any) -> bool:
     return ": " in place and isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+_ELSEWHERE = frozenset({IMPORT, *IMPORTED_ANSWERS, "replay", "refine"})
+"""Triggers of runs that `edison run` on the files of their commit does not repeat."""
+_SHORT = 12
+
+
+def run_commands(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return the commands that repeat runs; runs with the same options are one command."""
+    names_by_options: dict[tuple[str, ...], dict[str, None]] = {}
+    for run in runs:
+        if run.trigger not in _ELSEWHERE and not command_line_of(run).get("regrade"):
+            names_by_options.setdefault(tuple(_options(run)), {})[run.experiment] = None
+    return tuple(
+        shlex.join(["edison", "run", *names, *options])
+        for options, names in names_by_options.items()
+    )
+
+
+def _options(run: Run) -> Iterator[str]:
+    if run.base_commit is not None:
+        yield from ("--against", run.base_commit[:_SHORT])
+    chosen = command_line_of(run).get("selection") or {}
+    for option, key in (("--model", "models"), ("--case", "cases"), ("--tag", "tags")):
+        for value in chosen.get(key) or ():
+            yield from (option, str(value))
+    for option in ("limit", "repeats", "shard"):
+        if chosen.get(option) is not None:
+            yield from (f"--{option}", str(chosen[option]))

@@ -27,80 +27,6 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
-class ModelTest(NamedTuple):
-    """The newest short call that tested a model."""
-
-    time: str
-    ok: bool
-    error: str
-    """Kind of the failure; empty if there was none."""
-    latency_ms: int | None
-
-
-class ModelUse(NamedTuple):
-    """Calls of a model in finished runs."""
-
-    last_day: str
-    calls: int
-    cost_microusd: int
-
-
-def last_tests(connection: sqlite3.Connection) -> dict[str, ModelTest]:
-    """Return the newest test of each model that was sent, by its name in models.yaml."""
-    rows = connection.execute(
-        "select t.model, coalesce(t.done_at, t.sent_at), t.state = 'settled', t.error, "
-        "a.latency_ms from attempt t left join answer a on a.attempt = t.id "
-        "where t.run_id >= 'test-' and t.run_id < 'test.' order by t.id"
-    )
-    return {
-        model: ModelTest(time, bool(ok), str(error or "").partition(":")[0], latency)
-        for model, time, ok, error, latency in rows
-    }
-
-
-def uses_since(connection: sqlite3.Connection, since: str) -> dict[str, ModelUse]:
-    """Return what each model was called for in finished runs since a day."""
-    rows = connection.execute(
-        "select model, max(day), sum(calls), sum(cost_microusd) from rollup_spending "
-        f"where day >= ? and {MADE_HERE} group by model",
-        (since,),
-    )
-    return {model: ModelUse(*use) for model, *use in rows}
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentPrices:
-    """The prices in models.yaml and the price table of a project."""
-
-    project: Project
-
-    def price_of(self, run: Run, side: str, configuration: str) -> Price | None:
-        """Return the current price of a model as it was in a run.
-
-        None if models.yaml has no such model any more, or another one of that name, or no price.
-        """
-        name = configuration.partition("[")[0]
-        model = self.project.models.get(name)
-        mark = "" if side == Side.HEAD else f"{side}: "
-        kept = snapshot_of(run).get(f"{mark}{self.project.file.paths.models}: {name}")
-        if model is None or not isinstance(kept, list) or kept[:1] != [model.identity()]:
-            return None
-        return self.project.prices.price_of(model)
-
-
-def cost_now(
-    price: Price | None, tokens: tuple[int | None, int | None, int], paid_microusd: int
-) -> int:
-    """Return the cost of an answer at a price, in micro-dollars; what was paid without one.
-
-    `tokens` are input, output, and the input that was read from the cache of the provider.
-    """
-    read, written, cached = tokens
-    if price is None or read is None or written is None:
-        return paid_microusd
-    return price.charge(Completion("", tokens_in=read, tokens_out=written, cached_in=cached))
-
-
 # Each call is one row among tens of thousands, so they are read once when a run ends: for what
 # each day, model and phase cost, for what was tried again, and for which prompt and model paid.
 _ANSWERING = frozenset({"generate", "replay"})
@@ -573,3 +499,77 @@ def run_costs(connection: sqlite3.Connection, run_id: str) -> tuple[Cost, ...]:
         (run_id,),
     )
     return tuple(Cost(*row) for row in rows.fetchall())
+
+
+class ModelTest(NamedTuple):
+    """The newest short call that tested a model."""
+
+    time: str
+    ok: bool
+    error: str
+    """Kind of the failure; empty if there was none."""
+    latency_ms: int | None
+
+
+class ModelUse(NamedTuple):
+    """Calls of a model in finished runs."""
+
+    last_day: str
+    calls: int
+    cost_microusd: int
+
+
+def last_tests(connection: sqlite3.Connection) -> dict[str, ModelTest]:
+    """Return the newest test of each model that was sent, by its name in models.yaml."""
+    rows = connection.execute(
+        "select t.model, coalesce(t.done_at, t.sent_at), t.state = 'settled', t.error, "
+        "a.latency_ms from attempt t left join answer a on a.attempt = t.id "
+        "where t.run_id >= 'test-' and t.run_id < 'test.' order by t.id"
+    )
+    return {
+        model: ModelTest(time, bool(ok), str(error or "").partition(":")[0], latency)
+        for model, time, ok, error, latency in rows
+    }
+
+
+def uses_since(connection: sqlite3.Connection, since: str) -> dict[str, ModelUse]:
+    """Return what each model was called for in finished runs since a day."""
+    rows = connection.execute(
+        "select model, max(day), sum(calls), sum(cost_microusd) from rollup_spending "
+        f"where day >= ? and {MADE_HERE} group by model",
+        (since,),
+    )
+    return {model: ModelUse(*use) for model, *use in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPrices:
+    """The prices in models.yaml and the price table of a project."""
+
+    project: Project
+
+    def price_of(self, run: Run, side: str, configuration: str) -> Price | None:
+        """Return the current price of a model as it was in a run.
+
+        None if models.yaml has no such model any more, or another one of that name, or no price.
+        """
+        name = configuration.partition("[")[0]
+        model = self.project.models.get(name)
+        mark = "" if side == Side.HEAD else f"{side}: "
+        kept = snapshot_of(run).get(f"{mark}{self.project.file.paths.models}: {name}")
+        if model is None or not isinstance(kept, list) or kept[:1] != [model.identity()]:
+            return None
+        return self.project.prices.price_of(model)
+
+
+def cost_now(
+    price: Price | None, tokens: tuple[int | None, int | None, int], paid_microusd: int
+) -> int:
+    """Return the cost of an answer at a price, in micro-dollars; what was paid without one.
+
+    `tokens` are input, output, and the input that was read from the cache of the provider.
+    """
+    read, written, cached = tokens
+    if price is None or read is None or written is None:
+        return paid_microusd
+    return price.charge(Completion("", tokens_in=read, tokens_out=written, cached_in=cached))
