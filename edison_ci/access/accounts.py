@@ -200,8 +200,6 @@ class Accounts:
         member = self._member(name)
         return sign_in_names(member) if member else [name.casefold()]
 
-    # --- passwords and tokens ---------------------------------------------------------------------
-
     def set_password(self, name: str, password: str) -> int:
         """Set the password of a member and end all their sessions; return how many ended."""
         member = self.member(name)
@@ -292,8 +290,6 @@ class Accounts:
         sessions = self.file.sessions(names)
         now = self.site.now()
         return _Held(_by_name(passwords), _by_name(tokens), _by_name(sessions), now)
-
-    # --- sign-in ----------------------------------------------------------------------------------
 
     def sign_in(
         self, name: str, password: str, *, address: str, remember: bool = False
@@ -421,8 +417,6 @@ class Accounts:
         """End a session that is replaced by another one."""
         self.file.end_session(_sha256(cookie))
 
-    # --- members ----------------------------------------------------------------------------------
-
     def _member(self, name: str) -> Member | None:
         sign_in_name = name.casefold()
         members = self.site.file.members
@@ -438,8 +432,6 @@ class Accounts:
 
     def _long_ago(self, seen_at: str) -> bool:
         return seen_at < utc.timestamp(self.site.clock() - _SEEN_EVERY)
-
-    # --- audit ------------------------------------------------------------------------------------
 
     def _audit_block(self, member: Member | None, address: str, now: str) -> None:
         # Only once for each network and time window, so that attempts do not fill the audit.

@@ -200,8 +200,6 @@ class _Terms:
             labels={path: self._labels(path) for path in head.labels},
         )
 
-    # --- keys of a file ---------------------------------------------------------------------------
-
     def _merged(self, head: Shaped, base: Shaped | None, rules: Rules, place: str) -> Shaped:
         """Return a section with each key by its rule; a new section has the defaults as base."""
         values = {}
@@ -243,8 +241,6 @@ class _Terms:
         if ours != theirs:
             self.overruled.append(Overruled(f"{place}params.extra"))
         return theirs
-
-    # --- prompts and experiments ------------------------------------------------------------------
 
     def _prompt(self, prompt: Prompt) -> Prompt:
         before = None if self.base is None else self.base.prompts.get(prompt.path)
@@ -290,8 +286,6 @@ class _Terms:
         kept = {key: value for key, value in params.items() if key != "extra"}
         used = self._extra(params.get("extra"), extra, place)
         return kept if used is None else {**kept, "extra": used}
-
-    # --- models -----------------------------------------------------------------------------------
 
     def _model(self, model: Model) -> Model:
         """Return a model as it may be called: its entry, or in its place that of the base."""

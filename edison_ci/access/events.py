@@ -149,9 +149,6 @@ def parse_event(name: str, payload: Mapping[str, Any], environment: Mapping[str,
     return about.event(name, situation, head_sha=about.job_sha, head_branch=branch)
 
 
-# --- kinds of events ------------------------------------------------------------------------------
-
-
 def _pull_request(name: str, about: _EventSource) -> Event:
     ours = about.get("pull_request", "base", "repo", "id")
     theirs = about.get("pull_request", "head", "repo", "id")  # None when the fork is gone
@@ -213,9 +210,6 @@ def _workflow_run(name: str, about: _EventSource) -> Event:
         head_branch=about.text("workflow_run", "head_branch"),
         head_owner=about.text("workflow_run", "head_repository", "owner", "login"),
     )
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,8 +306,6 @@ class Api:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    # --- requests ---------------------------------------------------------------------------------
-
     async def get(self, what: str, *path: str | int, **params: str | int) -> Any:
         """Return the value at a path below the repository."""
         return self._value(what, await self._send(ApiRequest(what, "GET", self._url(path, params))))
@@ -343,8 +341,6 @@ class Api:
         return self._value(
             what, await self._send(ApiRequest(what, method, self._url(path, {}), body, repeatable))
         )
-
-    # --- retries ----------------------------------------------------------------------------------
 
     async def _send(self, request: ApiRequest) -> HttpReply:
         limits = failures = 0
@@ -400,8 +396,6 @@ class Api:
             if left_s > 0:
                 await self._timing.sleep(left_s)
         self._last_write = self._timing.clock()
-
-    # --- HTTP -------------------------------------------------------------------------------------
 
     def _request(self, request: ApiRequest, cached: HttpReply | None) -> HttpRequest:
         headers = {

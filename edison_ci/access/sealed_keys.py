@@ -65,9 +65,6 @@ class PrivateKey(NamedTuple):
         return f"PrivateKey(public={self.public!r})"
 
 
-# --- key pairs ------------------------------------------------------------------------------------
-
-
 def generate_key() -> PrivateKey:
     """Return a new private key."""
     from nacl.public import PrivateKey as Secret
@@ -179,9 +176,6 @@ def _stored(path: Path, public: str) -> PrivateKey:
     return key
 
 
-# --- boxes ----------------------------------------------------------------------------------------
-
-
 def repository_name(root: Path, environ: Mapping[str, str] = os.environ) -> str:
     """Return host, owner and name of the repository: as GitHub says, else of its remote."""
     named = environ.get("GITHUB_REPOSITORY", "")
@@ -273,9 +267,6 @@ def _is_whole(content: Any) -> bool:
         and content.get("about") == _ABOUT
         and all(isinstance(content.get(part), str) for part in ("name", "repository", "value"))
     )
-
-
-# --- use ------------------------------------------------------------------------------------------
 
 
 Source = Literal["environment", "sealed", "identity", "missing"]

@@ -96,8 +96,6 @@ class RunBatches:
         """Make calls at once, or in batches again: judges are tried before a batch is paid for."""
         self.singly = singly
 
-    # --- submitting -------------------------------------------------------------------------------
-
     async def gather(
         self, client: BatchClient, request: Request, newer_than: str | None
     ) -> NoReturn:
@@ -166,8 +164,6 @@ class RunBatches:
         return next(
             batch for batch in open_batches(self.reader, run_id=run_id) if batch.id == batch_id
         )
-
-    # --- collecting -------------------------------------------------------------------------------
 
     async def collect(
         self,

@@ -256,9 +256,6 @@ def _from_the_middle(bad_at: int, good_at: int) -> list[int]:
     return sorted(range(bad_at + 1, good_at), key=lambda index: (abs(index - middle), index))
 
 
-# --- the history ----------------------------------------------------------------------------------
-
-
 def first_parents(repository: Repository, ref: str) -> list[Commit]:
     """Return a commit and its first-parent history, newest first."""
     start = repository.resolve(ref)

@@ -118,15 +118,7 @@ class ProgressRow:
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as it is written to the `event` table."""
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "done": self.done,
-            "planned": self.planned,
-            "errors": self.errors,
-            "stopped": self.stopped,
-            "paused": self.paused,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "rate"}
 
     @property
     def left_s(self) -> float | None:

@@ -91,8 +91,6 @@ class Repository:
             raise UsageError("this project is not in a Git repository", hint=hint)
         return repository
 
-    # --- commits ----------------------------------------------------------------------------
-
     def head(self) -> str | None:
         """Return the commit that is checked out; None before the first one."""
         return self._commit("HEAD")
@@ -179,8 +177,6 @@ class Repository:
         log = self._ask("log", f"--max-count={most}", "--format=%aN%x00%aE%x00", "HEAD", "--")
         parts = [part.strip() for part in command.decode(log.out).split("\0")]
         return [*dict.fromkeys(zip(parts[::2], parts[1::2], strict=False))]
-
-    # --- files ------------------------------------------------------------------------------
 
     def changed_paths(self, base: str) -> frozenset[str]:
         """Return the paths that differ between commit `base` and the working tree.
@@ -306,8 +302,6 @@ class Repository:
             except (git_objects.ObjectUnavailable, git_objects.TooLargeError):
                 yield None
 
-    # --- which commit -----------------------------------------------------------------------
-
     def _commit(self, ref: str) -> str | None:
         return self.objects.commit(ref) if ref and not set("\0\n") & set(ref) else None
 
@@ -405,8 +399,6 @@ class Repository:
             return UsageError(message, hint="; or ".join(ways))
         message = f"{ref!r} and HEAD have no common history"
         return UsageError(message, hint="compare with the branch that this one started from")
-
-    # --- which content ----------------------------------------------------------------------
 
     def _blobs(self, commit: str, under: str) -> dict[str, str]:
         """Return the ids of the regular files of a commit, by path."""

@@ -501,9 +501,6 @@ def _criterion_component(criterion: CriterionGrade) -> JudgeComponent:
     )
 
 
-# --- from the files of a project ------------------------------------------------------------------
-
-
 def load_panel(project: Project, experiment: Experiment) -> Panel | None:
     """Return the rubric of an experiment with its judges; None without a rubric."""
     use, rubric = experiment.file.rubric, experiment.rubric

@@ -127,9 +127,6 @@ def call_failure(error: CallError) -> Failure:
     return Failure(kinds.get(error.kind, Missing.JUDGE_ERROR), shortened(str(error)))
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
-
 def strip_thinking(text: str) -> str:
     """Return a reply without its thinking."""
     for tag in _END_OF_THINKING:
@@ -195,9 +192,6 @@ def _end_of_object(text: str, start: int) -> int | None:
             if depth == 0:
                 return match.end()
     return None
-
-
-# --- validation -----------------------------------------------------------------------------------
 
 
 def read_verdict(completion: Completion, criteria: Sequence[Criterion]) -> Outcome[Verdict]:

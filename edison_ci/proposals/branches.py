@@ -322,9 +322,6 @@ async def propose_on_github(
     return ProposalResult(change.branch, commit, action, pull, compare_url)
 
 
-# --- the branch -----------------------------------------------------------------------------------
-
-
 async def put_branch(git: GitObjects, change: Change) -> tuple[str, ProposalAction]:
     """Put a change on its branch through the API; raises ForgeError if the branch has others."""
     for _ in range(2):  # again if the branch appeared or moved between the read and the write
@@ -371,9 +368,6 @@ async def _decided_pull_request(github: ReviewForge, change: Change) -> PullRequ
     return pull if is_same_change(change, last.message) else None
 
 
-# --- the pull request -----------------------------------------------------------------------------
-
-
 async def _put_pull_request(
     github: ReviewForge, change: Change
 ) -> tuple[PullRequest, ProposalAction]:
@@ -413,9 +407,6 @@ def _body(change: Change) -> str:
 
 def _plain(text: str) -> str:
     return text.replace("\r\n", "\n").rstrip()
-
-
-# --- what may be proposed -------------------------------------------------------------------------
 
 
 def commit_message(change: Change) -> str:

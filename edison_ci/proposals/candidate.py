@@ -98,9 +98,6 @@ class Candidate:
         return None if prompt is None else prompt.version
 
 
-# --- the prompt -----------------------------------------------------------------------------------
-
-
 def target_of(project: Project, experiment: Experiment, name: str | None = None) -> RefineTarget:
     """Return the prompt to refine; with several prompts `wanted` is an id or a path."""
     prompt = _pick_prompt(experiment, name)
@@ -140,9 +137,6 @@ def with_prompt(experiment: Experiment, *prompts: Prompt) -> Experiment:
     paths = tuple(prompt.path for prompt in prompts)
     file = experiment.file.model_copy(update={"prompts": paths})
     return dataclasses.replace(experiment, file=file, prompts=prompts)
-
-
-# --- the change -----------------------------------------------------------------------------------
 
 
 def change_of(target: RefineTarget, diff: str) -> Change:

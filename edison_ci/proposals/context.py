@@ -95,14 +95,10 @@ class ReviewContext:
         async with opened(self.hosting.address, timing=timing) as github:
             yield github
 
-    # --- permissions ------------------------------------------------------------------------------
-
     def require(self, role: Role, action: str, suggestion: Suggestion) -> Actor:
         """Return the acting person; raises RoleError below the role."""
         actor = self.actor or self.site.actor()
         return self.site.admit(actor, role, action, entity_of(suggestion))
-
-    # --- storage ----------------------------------------------------------------------------------
 
     def find(self, suggestion_id: str) -> Suggestion:
         """Return a suggestion by id."""

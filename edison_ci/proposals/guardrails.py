@@ -209,9 +209,6 @@ def check_change(change: Change, background: GuardrailContext) -> tuple[Guardrai
     return (*rails, *background.further(change))
 
 
-# --- size -----------------------------------------------------------------------------------------
-
-
 def _length(change: Change, background: GuardrailContext) -> RuleResult:
     before, limits = len(change.target.text), change.target.limits
     grown = len(change.text) - before
@@ -233,9 +230,6 @@ def _removed_run(change: Change, _: GuardrailContext) -> RuleResult:
 
 def _count(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
-
-
-# --- locked parts ---------------------------------------------------------------------------------
 
 
 def _is_locked(part: str, limits: Refine) -> bool:
@@ -328,9 +322,6 @@ def _logic(change: Change, _: GuardrailContext) -> RuleResult | None:
     return RuleResult(
         False, f"adds {_quote_names(added)}; a refinement changes words, not template logic"
     )
-
-
-# --- content --------------------------------------------------------------------------------------
 
 
 def _valid(change: Change, _: GuardrailContext) -> RuleResult:

@@ -549,9 +549,6 @@ def write_draft(review: ReviewContext, name: str, data: bytes) -> Path:
     return target
 
 
-# --- open pull requests --------------------------------------------------------------------------
-
-
 async def _own_pull_request(review: ReviewContext, github: ReviewForge) -> PullRequest | None:
     """Return the open pull request of the current branch or event, unless edison opened it."""
     event = current_event()

@@ -115,9 +115,6 @@ def proposal_body(proposal: ProposalText, *, most: int = MAX_BODY_CHARS) -> str:
     ).rstrip() + "\n"
 
 
-# --- summary --------------------------------------------------------------------------------------
-
-
 def _opening(proposal: ProposalText) -> list[str]:
     suggestion = proposal.suggestion
     texts = [
@@ -158,9 +155,6 @@ def _why(proposal: ProposalText) -> list[str]:
     elif suggestion.note.strip():
         texts += ["Note of the refiner:", fenced(suggestion.note)]
     return texts or ["No reason was given."]
-
-
-# --- evidence -----------------------------------------------------------------------------------
 
 
 def _evidence(proposal: ProposalText) -> list[Section]:
@@ -265,9 +259,6 @@ def _price(suggestion: Suggestion) -> list[str]:
         texts.append(f"An answer costs {after} ({before} before).")
     texts.append(f"Finding and measuring the change cost {dollars(suggestion.cost_microusd)}.")
     return [" ".join(texts)]
-
-
-# --- decision -------------------------------------------------------------------------------------
 
 
 def _how_to_decide(proposal: ProposalText) -> list[str]:

@@ -154,9 +154,6 @@ class _Http:
         return parse_reply(reply.body, self.transport.scrub)
 
 
-# --- OpenAI ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class OpenAIBatches:
     """Batches at OpenAI, or at a service with its protocol."""
@@ -273,8 +270,6 @@ def _refused(transport: Transport, error: object) -> CallError:
     failure.charged = False
     return failure
 
-
-# --- Anthropic ------------------------------------------------------------------------------------
 
 _SERVER_ERRORS = ("api_error", "overloaded_error", "timeout_error", "rate_limit_error")
 

@@ -240,9 +240,6 @@ def _redirect(error: BaseException) -> int | None:
     return None
 
 
-# --- environment and loading ----------------------------------------------------------------------
-
-
 class Environment:
     """Removes credentials from the environment while litellm is in use."""
 
@@ -302,9 +299,6 @@ def _load() -> Any:
     _keep_in_place(httpx.AsyncClient)
     _keep_in_place(httpx.Client)
     return litellm
-
-
-# --- one host -------------------------------------------------------------------------------------
 
 
 class HostMismatch(Exception):

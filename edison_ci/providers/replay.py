@@ -76,9 +76,6 @@ class RecordedAnswer:
 _KEYS = frozenset(RecordedAnswer.__slots__)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def refuse_unwritable(path: Path) -> None:
     """Raise UsageError if a recording cannot be written to a path, before calls are paid for."""
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -132,9 +129,6 @@ def _atomic_writer(path: Path) -> Iterator[BinaryIO]:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def read_recording(stream: BinaryIO, name: str) -> Iterator[RecordedAnswer]:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 FOREIGN = "Answers come from the shared cache without a signature that is trusted here."
 """Why a run with such answers is inconclusive at best."""
 
-# --- objects --------------------------------------------------------------------------------------
 
 _ABOUT = b"edison-ci answer 1\n"
 """Prefix of the digest, so that signatures of other things are not valid."""
@@ -214,8 +213,6 @@ def _is_answer(value: dict[str, Json]) -> bool:
     return value.keys() == _KEYS.keys() and all(fits(value[key]) for key, fits in _KEYS.items())
 
 
-# --- the cache of a run ---------------------------------------------------------------------------
-
 READ_S = 1.5
 """How long a lookup may take."""
 WRITE_S = 5.0
@@ -275,8 +272,6 @@ class SharedCache:
         self._unwritten = 0
         if access.problem:
             tell(f"the shared cache is not used: {access.problem}")
-
-    # --- reading ----------------------------------------------------------------------------------
 
     async def find(self, model: str, request: Request, since: str) -> StoredAnswer | None:
         """Return the answer to a request, stored here; None if there is none that may be used."""
@@ -340,8 +335,6 @@ class SharedCache:
         if self._failed_reads.add(why) and self._reads:
             self._reads = self._writes = False
             self._tell(f"the shared cache is not used any more: {why}; the run goes on without it")
-
-    # --- writing ----------------------------------------------------------------------------------
 
     def offer(self, request_hash: str, settlement: Settlement) -> None:
         """Write an answer that was bought, in the background."""

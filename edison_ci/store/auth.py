@@ -109,8 +109,6 @@ class AuthFile(PrivateFile):
         AUTH_ID, _VERSION, _SCHEMA, "an account file", "then set passwords and tokens again"
     )
 
-    # --- passwords --------------------------------------------------------------------------------
-
     # What gives or takes access calls `noted` before it takes effect, for a row of the audit: a
     # process that is killed leaves a row without a change, and never a change without a row.
 
@@ -144,8 +142,6 @@ class AuthFile(PrivateFile):
             n, r, p = map(int, cost.split(","))
             passwords.append(Password(name, hashed, salt, (n, r, p), changed_at))
         return passwords
-
-    # --- tokens -----------------------------------------------------------------------------------
 
     def put_token(self, token: Token, sha256: bytes, noted: _Noted) -> None:
         """Keep a token."""
@@ -189,8 +185,6 @@ class AuthFile(PrivateFile):
         with self.writing() as connection:
             connection.execute("update token set used_at = ? where id = ?", (now, token_id))
 
-    # --- accounts on GitHub -----------------------------------------------------------------------
-
     def is_same_account(self, name: str, github_id: int, now: str) -> bool:
         """Whether a login still belongs to the account that first signed in with it."""
         with self.writing() as connection:
@@ -210,8 +204,6 @@ class AuthFile(PrivateFile):
     def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
         columns = "id, name, label, created_at, expires_at, used_at"
         return [Token(*row) for row in self.rows(f"select {columns} from token {where}", values)]
-
-    # --- sessions ---------------------------------------------------------------------------------
 
     def put_session(
         self, session: Session, sha256: bytes, password: Password | None, *, most: int
@@ -266,8 +258,6 @@ class AuthFile(PrivateFile):
         """End every session of a person; return how many there were."""
         with self.writing() as connection:
             return _end_sessions(connection, names)
-
-    # --- attempts ---------------------------------------------------------------------------------
 
     def begin_attempt(self, keys: Sequence[str], *, now: str, since: str, most: int) -> str | None:
         """Count an attempt before it is checked, so that many at once cannot pass.

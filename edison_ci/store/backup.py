@@ -111,8 +111,6 @@ def _prune(made: Path, stem: str, keep: int) -> tuple[str, ...]:
     return tuple(sorted(path.name for path in copies[keep:]))
 
 
-# --- restoring ------------------------------------------------------------------------------------
-
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 

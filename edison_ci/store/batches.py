@@ -7,7 +7,7 @@ stay reserved until their results are collected, whatever happens to the process
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
@@ -71,17 +71,8 @@ class StoredBatch:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
-        return {
-            "id": self.id,
-            "model": self.model,
-            "remote_id": self.remote_id,
-            "requests": self.requests,
-            "usual_microusd": self.usual_microusd,
-            "booked_microusd": self.booked_microusd,
-            "status": self.status,
-            "created_at": self.created_at,
-            "checked_at": self.checked_at,
-        }
+        hidden = ("run_id", "scopes", "state")
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,9 +195,6 @@ def _write_fallbacks(connection: sqlite3.Connection, cells: Sequence[CellRow]) -
         )
 
 
-# --- one cell by its name -------------------------------------------------------------------------
-
-
 def find_cell(connection: sqlite3.Connection, run_id: str, name: str) -> CellRow:
     """Return a cell of a run by id, as CASE@MODEL#REPEAT (repeat 0 when left out) or as CASE.
 
@@ -367,9 +364,6 @@ def _names(connection: sqlite3.Connection, run_id: str, column: str) -> list[str
 
 def _first(names: Sequence[str]) -> str:
     return ", ".join(sorted(names)[:3]) or "none"
-
-
-# --- all cells of a run ---------------------------------------------------------------------------
 
 
 def cell_statuses(

@@ -307,9 +307,6 @@ def unknown_store_error(error: BaseException) -> StoreError:
     return store_error(error, Path("the results file"))
 
 
-# --- refusing -------------------------------------------------------------------------------------
-
-
 def _refuse_unwritable(*places: Path) -> None:
     for place in places:
         if not os.access(place, os.W_OK):
@@ -346,9 +343,6 @@ def _unreleased(path: Path) -> StoreError:
         hint="move it away: the next run makes a new file, and the old one stays readable with "
         "the version that made it",
     )
-
-
-# --- making and migrating -------------------------------------------------------------------------
 
 
 def _create(path: Path) -> None:

@@ -30,9 +30,6 @@ class Judgment:
     answer_no: int
 
 
-# --- scores of answers ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeScoreRow:
     """Score of one judge on one criterion, before the judges' scores are combined."""
@@ -90,9 +87,6 @@ def several_judges(connection: sqlite3.Connection, run_id: str) -> bool:
         (run_id,),
     ).fetchone()
     return bool(row[0])
-
-
-# --- comparisons of two answers -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +192,6 @@ def any_comparison(connection: sqlite3.Connection, run_id: str) -> bool:
     return row is not None
 
 
-# --- approval of judges ---------------------------------------------------------------------------
-
-
 class ApprovalRow(NamedTuple):
     """Whether the judges of a run may decide its gates, and how far they agreed with people."""
 
@@ -233,8 +224,6 @@ def write_approval(run_id: str, row: ApprovalRow | None) -> Callable[[sqlite3.Co
 
     return operation
 
-
-# --- scores of cases as questions -----------------------------------------------------------------
 
 _QUESTION_COLUMNS = (
     "experiment, case_id, judge, criterion, case_hash, hash, score, low, high, reason, status, "

@@ -218,8 +218,6 @@ class _Transfer:
             if not grades.count_where(same, row):
                 grades.insert(row)
 
-    # --- calls, answers, money --------------------------------------------------------------------
-
     def _match_calls(self) -> None:
         """Find the calls that are new in the target, book them, and number their answers."""
         answers, several = self._known(), self._answered_twice()

@@ -431,9 +431,6 @@ def no_run(connection: sqlite3.Connection, name: str) -> UsageError:
     return UsageError(f"there is no run {name!r}", hint=hint)
 
 
-# --- events ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened to a run."""

@@ -7,6 +7,7 @@ refused with a reason. A request that a dead run left behind is withdrawn, never
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,8 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is stored."""
-        values = {"model": self.model, "calls": self.calls, "microusd": self.microusd}
-        details = {key: value for key, value in values.items() if value is not None}
-        return {"action": str(self.action), **details}
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**values, "action": str(self.action)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Change:
@@ -92,15 +92,7 @@ class SteeringRequest:
 
     def as_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        return {
-            "id": self.id,
-            "what": self.what,
-            "by": self.by,
-            "asked_at": self.asked_at,
-            "taken_at": self.taken_at,
-            "done": self.done,
-            "said": self.said,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "run_id"}
 
 
 _COLUMNS = "id, run_id, what, by, asked_at, taken_at, done, said"

@@ -325,9 +325,6 @@ _COLUMNS = tuple(one.name for one in fields(Suggestion))
 _LIST = ", ".join(_COLUMNS)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Suggestion:
     """Store a suggestion in the current transaction, and return it as it is stored.
 
@@ -418,9 +415,6 @@ def _storable(text: str, *, cut: bool = True) -> str:
     """Return a text that SQLite takes, of bounded length."""
     text = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
     return f"{text[:MAX_TEXT_CHARS]}..." if cut and len(text) > MAX_TEXT_CHARS else text
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def find_suggestion(connection: sqlite3.Connection, start: str) -> Suggestion:

@@ -210,8 +210,6 @@ class Writer:
             self._timer.cancel()
         self._timer = self._loop = None
 
-    # --- the thread -------------------------------------------------------------------------------
-
     def _work(self) -> None:
         try:
             connection = open_database(self._path)
