@@ -1,6 +1,6 @@
 """Anchors of the audit: numbers and hashes of rows that are kept outside of the results file.
 
-The comment of a pull request holds one, and so does whoever noted it. A person who cuts off the end
+The comment of a pull request holds one, or a person notes it. A person who cuts off the end
 of the log, or rewrites it, cannot change them. Rows after the newest anchor are not covered.
 """
 

@@ -323,7 +323,7 @@ class _Terms:
 
 
 _WITHOUT_NETWORK = frozenset({"sim", "local"})
-"""Providers that a project may begin with: they call nobody and cost nothing."""
+"""Providers that a project may begin with: they make no calls and cost nothing."""
 _STRICTNESS = ("off", "flag", "redact", "block")
 
 

@@ -1,10 +1,10 @@
 """Keys that are sealed in the repository: sealing, opening, and an overview of all keys.
 
-`.edison/secrets.yaml` holds sealed boxes of libsodium (X25519, XSalsa20 and Poly1305). Whoever has
+`.edison/secrets.yaml` holds sealed boxes of libsodium (X25519, XSalsa20 and Poly1305). Anyone with
 the file can seal a key; only the private key opens one. In CI it is the variable
 EDISON_PRIVATE_KEY, on a laptop a file that only its owner can read. In each box are the name of the
-variable and the repository, so that a box is of no use under another name or elsewhere: whoever
-copies it into a repository of theirs, whose jobs may have the same private key, cannot use it.
+variable and the repository, so that a box is of no use under another name or elsewhere: in
+another repository, whose jobs may have the same private key, it cannot be opened.
 
 A sealed key is used as if its variable were set; a variable that is set counts more.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
 
 LOCAL = "a repository without a remote"
-"""What stands in a box for a repository that no host knows."""
+"""What a box names as the repository, if no host knows it."""
 LONGEST = 50_000
 _PREFIX = "edison_key_"
 _KEY_BYTES = 32

@@ -238,7 +238,7 @@ class RunBatches:
         status: str,
         remote_id: str | None = None,
     ) -> None:
-        """Write what became of a batch."""
+        """Write the state of a batch."""
         budget = client.budgeted.budget
         noted = note_batch(
             batch.id, state=state, status=status, now=budget.now(), remote_id=remote_id

@@ -138,7 +138,7 @@ def share_used(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> 
 _BYTES_PER_TOKEN = 8
 """A token of a prompt has fewer bytes, on average; reservations count bytes."""
 _SAFETY = 2
-"""Calls that are left may be this many times as dear as the dearest so far."""
+"""Calls that are left may cost this many times as much as the most expensive one so far."""
 _MAX_TOKENS = 4096
 
 
@@ -151,8 +151,8 @@ def sufficient_cost(
 ) -> int:
     """Return micro-dollars for which the calls of a plan, or those that are left, can be made.
 
-    A call counts with twice what the dearest of its phase and model has cost, at most what it
-    reserves; one call more must find room at what it reserves. With `done` the past calls are
+    A call counts with twice the highest cost in its phase and model, at most what it reserves;
+    one call more must find room at what it reserves. With `done` the past calls are
     calls of this plan, and not counted again. `refused_microusd` is what a call would have
     reserved for which there was no room.
     """

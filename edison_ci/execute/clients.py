@@ -94,7 +94,7 @@ class PhaseCalls:
 
     @property
     def unproven(self) -> bool:
-        """Whether it is to be called, and has not answered yet."""
+        """Whether calls to it are planned, and none was answered yet."""
         return self.per_cell > 0 and not self.answered
 
     def fail(self, error: CallError) -> None:

@@ -1,7 +1,7 @@
 """Pairwise comparison of the answers of a run, as soon as both are stored.
 
 The cell of a pair that is finished last finds the other one, in the buffer or on the disk, and the
-two are compared before its worker goes on. So no memory is used that grows with the number of
+two are compared before its worker continues. So no memory is used that grows with the number of
 cases, and a resumed run compares what is left: the judge's replies are stored like all answers.
 """
 

@@ -58,7 +58,7 @@ class Progress:
     usage: BudgetUsage = field(default_factory=BudgetUsage)
     """Answers since the run was started or resumed, with what they cost."""
     paused: set[str] = field(default_factory=set)
-    """Models that a person paused while the run goes on."""
+    """Models that a person paused while the run executes."""
     closed: dict[str, str] = field(default_factory=dict)
     """Clients that take no more calls, and why."""
     waiting: dict[str, str] = field(default_factory=dict)

@@ -168,7 +168,7 @@ class RunContext:
     on_plan: Callable[[Plan], None] = lambda _: None
     """Called with the plan before any call is sent; may refuse it by raising."""
     on_start: Callable[[Progress], None] = lambda _: None
-    """Called before the first cell is filled; the progress changes while the run goes on."""
+    """Called before the first cell is filled; the progress changes while the run executes."""
     on_progress: Callable[[Progress], None] = lambda _: None
     on_alert: Callable[[str, float], None] = lambda _budget, _used: None
     """Called once for each budget that is nearly used up, with the share that is used."""
@@ -179,17 +179,17 @@ class RunContext:
     record_end: Callable[[sqlite3.Connection, str], None] = lambda _connection, _run: None
     """Called with a run's id in the transaction that ends, fails or pauses it."""
     on_interim: Callable[[InterimAnalysis, bool], None] = lambda _interim, _more: None
-    """Called after an interim analysis, with whether the run goes on."""
+    """Called after an interim analysis, with whether the run continues."""
     on_wait: Callable[[str], None] = lambda _run: None
     """Called with the run that has to end before this one can start."""
     on_batch: Callable[[str], None] = lambda _said: None
-    """Called with what became of a batch."""
+    """Called with news of a batch."""
     on_steer: Callable[[str, str, bool], None] = lambda _by, _said, _done: None
     """Called when a person changed the run or was refused: who, what was said, whether it was."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
     """Called when the run is asked to stop, with the number of calls that are finished first."""
     on_worker: Callable[[str], None] = lambda _said: None
-    """Called with what became of a worker."""
+    """Called with news of a worker."""
     now: Callable[[], dt.datetime] = utc.now
     clock: Clock = field(default_factory=Clock.real)
     advice: str = ""
@@ -197,7 +197,7 @@ class RunContext:
     cache: CacheAccess | None = None
     """The shared cache of answers; None if there is none."""
     on_cache: Callable[[str], None] = lambda _said: None
-    """Called with what is wrong with the shared cache; the run goes on."""
+    """Called with what is wrong with the shared cache; the run continues."""
     loop: SpendingCap | None = None
     """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
     job: SpendingCap | None = None

@@ -42,7 +42,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class RunControl:
-    """Ends, pauses or changes a run that goes on: by signals, requests, or for lack of workers.
+    """Ends, pauses or changes an executing run: by signals, requests, or for lack of workers.
 
     The first signal drains it; a second one, or `GRACE_S` seconds, abort it.
     """

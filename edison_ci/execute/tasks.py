@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A cell that is to be filled."""
+    """A cell to fill."""
 
     prompt: Prompt
     configuration: Configuration

@@ -1,6 +1,6 @@
 """Approvals by several people: `settings.approvals` of edison.yaml, as a gate of review.
 
-Each person counts once, whatever name they came by: names are resolved through members. Who wrote
+Each person counts once, under any of their names: names are resolved through members. Who wrote
 the text, or opened the pull request, does not count. For a pull request the reviews on GitHub of
 its newest commit count; otherwise those that are stored with the suggestion.
 """
@@ -93,7 +93,7 @@ def stored_approvals(review: ReviewContext, suggestion: Suggestion) -> ApprovalC
 
 
 def is_author(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> bool:
-    """Whether a person wrote the text of a suggestion, under whatever name."""
+    """Whether a person wrote the text of a suggestion, under any of their names."""
     if suggestion.author is None:
         return False
     members = review.project.file.members

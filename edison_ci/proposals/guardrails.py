@@ -363,7 +363,7 @@ def _invisible(change: Change, _: GuardrailContext) -> RuleResult:
 
 
 def unseen_in(text: str, *, but: str = "") -> str:
-    """Return the first character that nobody can see, with its name; empty if there is none."""
+    """Return the first invisible character, with its name; empty if there is none."""
     for character in text:
         if _unseen(character) and character not in but:
             return f"U+{ord(character):04X} ({unicodedata.name(character, 'no name').lower()})"

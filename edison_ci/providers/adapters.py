@@ -159,7 +159,7 @@ def http(access: ModelAccess) -> Provider:
     """Return an endpoint of the user."""
     options = provider_options.HttpOptions.model_validate(access.model.options)
     headers = {
-        # In one letter case, so that none is sent beside one of ours.
+        # In one letter case, so that none duplicates a header that is added here.
         name.title(): text.replace("{{ key }}", access.key or "")
         for name, text in options.headers.items()
     }

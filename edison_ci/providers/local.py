@@ -28,7 +28,7 @@ _DIALECT = Dialect(names_model=False)
 _BATCH = 64
 """Tokens of a prompt that are read at once; a call can be stopped in between."""
 _SEEDS = 2**32 - 1
-"""Seeds of llama.cpp; the next number stands for a random one."""
+"""Seeds of llama.cpp; the next number means a random one."""
 _NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 _STREAM = {"stream": True, "return_progress": True, "stream_options": {"include_usage": True}}
 
@@ -55,7 +55,7 @@ def load(path: Path, *, threads: int, context: int) -> LoadedModel:
     # What an earlier call left behind would change the last digits of the next one.
     params.cache_prompt, params.cache_ram_mib = False, 0
     params.warmup, params.verbosity, params.offline = False, -1, True
-    # It listens on a free port of this machine as well, for which nobody has the key.
+    # It listens on a free port of this machine as well, with a random key.
     params.api_keys, params.n_threads_http, params.ui = [secrets.token_hex()], 1, False
     try:
         return LoadedModel(xllamacpp.Server(params))
@@ -94,7 +94,7 @@ class _Call:
         self._error: Any = None
         self._late = False
         self.given_up = False
-        """Whether nobody waits for the answer."""
+        """Whether the caller no longer waits for the answer."""
 
     def run(self) -> Completion:
         """Return the answer; the time limit starts when the model does."""

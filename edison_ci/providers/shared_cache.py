@@ -383,7 +383,7 @@ class SharedCache:
             self._tell(f"the shared cache is not written any more: {why}")
 
     async def close(self) -> None:
-        """Wait a moment for what is to be written, tell what went wrong, and close."""
+        """Wait a moment for pending writes, report what went wrong, and close."""
         if self._writers:
             try:
                 async with asyncio.timeout(_STOPPED_S if self._budget.draining else FLUSH_S):

@@ -3,13 +3,13 @@
 Rows are only ever added. Each is sealed with a hash over the hash of the row before it and its own
 content, so a row that was changed, taken out or put in between breaks the chain where it happened.
 Numbers follow each other without a gap and SQLite remembers the last one, so rows cut off at the
-end are noticed as well. Whoever can write the file can also write the whole chain anew: an anchor,
+end are noticed as well. A person who can write the file can also rewrite the chain: an anchor,
 which is a number and a hash kept elsewhere, shows that.
 
 What was before and after may hold texts of people. The chain has only a hash of them, with a random
 nonce, so that they can be forgotten: the chain stays whole, and a later row says that it was done.
 
-The order of rows is that of their numbers. A clock that goes back breaks nothing, and is told.
+The order of rows is that of their numbers. A clock that goes back breaks nothing, and is reported.
 """
 
 from __future__ import annotations

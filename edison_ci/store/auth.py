@@ -93,7 +93,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A sign-in that goes on."""
+    """A sign-in that has not ended."""
 
     name: str
     created_at: str
@@ -115,7 +115,7 @@ class AuthFile(PrivateFile):
     def put_password(self, password: Password, also: Sequence[str], noted: _Noted) -> int:
         """Keep a password in place of those under the same names; end all their sessions.
 
-        Returns how many ended, as `noted` is told.
+        Returns how many ended, which `noted` gets too.
         """
         with self.writing() as connection:
             for name in {password.name, *also}:
@@ -293,7 +293,7 @@ class AuthFile(PrivateFile):
                 )
 
     def report_once(self, key: str, now: str) -> bool:
-        """Whether a refusal is to be audited; only the first while its attempts count."""
+        """Whether to audit a refusal: only the first, while its attempts count."""
         with self.writing() as connection:
             sql = "select 1 from attempt where who = ?"
             if connection.execute(sql, (f"told:{key}",)).fetchone():

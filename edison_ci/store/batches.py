@@ -124,7 +124,7 @@ def prepare(batch: NewBatch, calls: Sequence[BatchCall]) -> ledger.OnTotals[Prep
 def note_batch(
     batch_id: str, *, state: str, status: str, now: str, remote_id: str | None = None
 ) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that notes what became of a batch."""
+    """Return the operation that notes the state of a batch."""
 
     def operation(connection: sqlite3.Connection) -> None:
         connection.execute(

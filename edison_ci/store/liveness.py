@@ -119,7 +119,7 @@ def housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(locks: Path, name: str) -> Iterator[bool]:
-    """Hold a lock of this machine, if nobody holds it; it ends with the process at the latest."""
+    """Hold a lock of this machine, if it is free; it ends with the process at the latest."""
     path = locks / f"{_SAFE.sub('_', name)}.lock"
     with explain_write_errors(path):
         locks.mkdir(parents=True, exist_ok=True)

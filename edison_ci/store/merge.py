@@ -320,7 +320,7 @@ _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 @contextmanager
 def stage_beside(results: Path) -> Iterator[Path]:
-    """Yield the path of a copy of the results, or of a file that is to be made like them."""
+    """Yield the path of a copy of the results, or of a new file that becomes one."""
     for left in results.parent.glob(f".{results.name}.*.stage"):  # by a process that was killed
         if time.time() - left.stat().st_mtime > _DAY_S:
             _remove(left)

@@ -5,8 +5,8 @@ its bundle says; it is worth as much as the signature. Whether a key is trusted 
 matters, so that a key that is removed from trust.yaml counts no more.
 
 Attempts and human grades that came with a run name it in their column `origin`. The views
-`own_attempt` and `counted_grade` leave out what does not count; whatever decides reads them, and
-only what shows a run reads the tables.
+`own_attempt` and `counted_grade` leave out what does not count: decisions read the views, and only
+views of a run read the tables.
 """
 
 from __future__ import annotations
@@ -566,7 +566,7 @@ def refresh_trust(keys: Collection[str]) -> Callable[[sqlite3.Connection], None]
 
 
 def trust_for_reading(connection: sqlite3.Connection, keys: Collection[str]) -> None:
-    """Let a reader count human grades by these keys, whatever the last run has written of them."""
+    """Let a reader count human grades by these keys, not by those that the last run has noted."""
     columns = _ORIGIN.replace("trusted", "coalesce(signed_by in (select value from key), 0)")
     sql = "select sql from main.sqlite_schema where type = 'view' and sql like '%counted_grade%'"
     counting = [str(row[0]) for row in connection.execute(sql)]

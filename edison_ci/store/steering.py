@@ -27,7 +27,7 @@ EVENT = "run:steered"
 
 
 class SteeringAction(StrEnum):
-    """What can be changed in a run that goes on."""
+    """What can be changed in an executing run."""
 
     CONCURRENCY = "concurrency"
     PAUSE = "pause"
@@ -38,7 +38,7 @@ class SteeringAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a run that goes on."""
+    """One change of an executing run."""
 
     action: SteeringAction
     model: str | None = None

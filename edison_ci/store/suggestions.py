@@ -1,4 +1,4 @@
-"""Suggested changes of prompts, and what became of each.
+"""Suggested changes of prompts, with the status and evidence of each.
 
 A suggestion is known by the hash of what it changes and how, so the same one is never kept twice.
 Its status only goes where `MOVES` lets it. Evidence is JSON with the keys
