@@ -1,4 +1,4 @@
-"""Proposals of a person: another content of one file, as a branch with a pull request."""
+"""Proposals of files: another content of them, as a branch with a pull request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of
 from edison_ci.git.forge import Change, ProposalAction
+from edison_ci.proposals.branches import PlainGit
 from edison_ci.proposals.context import needs_repository
-from edison_ci.proposals.proposal import base_with, propose_files
+from edison_ci.proposals.proposal import branch_names, branch_tip
 from edison_ci.report.markdown import fenced
 
 if TYPE_CHECKING:
-    from edison_ci.git.forge import ProposalResult
+    from edison_ci.git.forge import ProposalResult, Timing
     from edison_ci.proposals.context import ReviewContext
 
 FEWEST_NOTE_CHARS, MOST_NOTE_CHARS = 10, 500
@@ -117,3 +118,48 @@ def next_steps(review: ReviewContext, base: str, result: ProposalResult) -> tupl
     if review.hosting.address is not None:
         why = "GitHub did not allow to open a pull request"
     return (pushed, f"{why}. Open it here:", link)
+
+
+def proposal_base(review: ReviewContext) -> tuple[str, str]:
+    """Return the branch that files are proposed to, and its commit; raises UsageError."""
+    repository, remote = needs_repository(review), review.hosting.remote
+    for name in branch_names(review):
+        if commit := branch_tip(repository, remote, name):
+            return name, commit
+    raise UsageError("there is no branch to propose a change to", hint="commit the project first")
+
+
+def base_with(review: ReviewContext, path: str, data: bytes) -> tuple[str, str]:
+    """Return the branch, and its commit, whose version of a file is `data`; raises UsageError.
+
+    A change of another version would also change what others have done to the file.
+    """
+    repository, remote = needs_repository(review), review.hosting.remote
+    place, names = review.in_repository(path), branch_names(review)
+    for name in names:
+        commit = branch_tip(repository, remote, name)
+        if commit and repository.read(commit, place) == data:
+            return name, commit
+    where = f"{remote}/{names[0]}" if remote and names else names[0] if names else "any branch"
+    error = UsageError(
+        f"{path} here is not the version of {where}, so it cannot be changed there",
+        hint=f"commit and push it, or update this clone: git pull{f' {remote}' if remote else ''}",
+    )
+    head = repository.head()
+    if remote and head and repository.read(head, place) == data:
+        error.hint = (
+            f"it is not pushed to {remote} yet, or this clone is behind: git push, git pull"
+        )
+    raise error
+
+
+async def propose_files(
+    review: ReviewContext, change: Change, *, timing: Timing | None = None
+) -> ProposalResult:
+    """Put files on a branch, and open a pull request if there is a forge."""
+    plain = PlainGit(needs_repository(review), review.hosting.remote)
+    async with review.github(timing) as github:
+        if github is None:
+            return await plain.propose(change)
+        put = github.put_branch if review.hosting.by_api else plain.put
+        return await github.propose(change, put=put)

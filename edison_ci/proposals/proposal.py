@@ -133,7 +133,7 @@ class ByGit:
                 return Base(names[0], made, data)
         prompt = None
         for name in names:
-            commit = _tip(repository, remote, name)
+            commit = branch_tip(repository, remote, name)
             data = repository.read(commit, place) if commit else None
             if commit and data is not None and is_base(review.project, suggestion, data):
                 return Base(name, commit, data)
@@ -207,7 +207,8 @@ def branch_names(review: ReviewContext) -> list[str]:
     return [name for name in names if not name.startswith("edison/") or name == short]
 
 
-def _tip(repository: Repository, remote: str | None, name: str) -> str | None:
+def branch_tip(repository: Repository, remote: str | None, name: str) -> str | None:
+    """Return the commit of a branch, fetched from the remote if there is one; None without it."""
     ref = f"refs/heads/{name}"
     if remote is not None:
         ref = f"refs/remotes/{remote}/{name}"
@@ -216,51 +217,6 @@ def _tip(repository: Repository, remote: str | None, name: str) -> str | None:
         return repository.resolve(ref)
     except UsageError:
         return None
-
-
-def proposal_base(review: ReviewContext) -> tuple[str, str]:
-    """Return the branch that files are proposed to, and its commit; raises UsageError."""
-    repository, remote = needs_repository(review), review.hosting.remote
-    for name in branch_names(review):
-        if commit := _tip(repository, remote, name):
-            return name, commit
-    raise UsageError("there is no branch to propose a change to", hint="commit the project first")
-
-
-def base_with(review: ReviewContext, path: str, data: bytes) -> tuple[str, str]:
-    """Return the branch, and its commit, whose version of a file is `data`; raises UsageError.
-
-    A change of another version would also change what others have done to the file.
-    """
-    repository, remote = needs_repository(review), review.hosting.remote
-    place, names = review.in_repository(path), branch_names(review)
-    for name in names:
-        commit = _tip(repository, remote, name)
-        if commit and repository.read(commit, place) == data:
-            return name, commit
-    where = f"{remote}/{names[0]}" if remote and names else names[0] if names else "any branch"
-    error = UsageError(
-        f"{path} here is not the version of {where}, so it cannot be changed there",
-        hint=f"commit and push it, or update this clone: git pull{f' {remote}' if remote else ''}",
-    )
-    head = repository.head()
-    if remote and head and repository.read(head, place) == data:
-        error.hint = (
-            f"it is not pushed to {remote} yet, or this clone is behind: git push, git pull"
-        )
-    raise error
-
-
-async def propose_files(
-    review: ReviewContext, change: Change, *, timing: Timing | None = None
-) -> ProposalResult:
-    """Put files on a branch, and open a pull request if there is a forge."""
-    plain = PlainGit(needs_repository(review), review.hosting.remote)
-    async with review.github(timing) as github:
-        if github is None:
-            return await plain.propose(change)
-        put = github.put_branch if review.hosting.by_api else plain.put
-        return await github.propose(change, put=put)
 
 
 # GitHub accepts suggested lines only where the diff of the pull request shows them. If a part of

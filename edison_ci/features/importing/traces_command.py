@@ -24,7 +24,7 @@ from edison_ci.features.importing.outputs import file_to_import
 from edison_ci.git import forge as models
 from edison_ci.git import objects
 from edison_ci.numeric import counted
-from edison_ci.proposals import context, proposal
+from edison_ci.proposals import context, file_proposal
 from edison_ci.records import canonical_json
 from edison_ci.store import audit as store_audit
 
@@ -158,7 +158,7 @@ def _propose(
     actor = site.require(sites.Role.EDITOR, "import traces", path)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     repository = context.needs_repository(review)
-    base, commit = proposal.proposal_base(review)
+    base, commit = file_proposal.proposal_base(review)
     place = review.in_repository(path)
     before = _without_known(
         objects.CommitTree(repository, commit, place.removesuffix(path)), path, traced
@@ -176,7 +176,7 @@ def _propose(
         title=f"Add {counted(len(traced.rows), 'case')} from traces to {path}",
         body=_body(path, traced),
     )
-    result = asyncio.run(proposal.propose_files(review, change))
+    result = asyncio.run(file_proposal.propose_files(review, change))
     if site.results.exists():
         after = {**_audited(traced), "branch": result.branch}
         store_audit.write_audit(site.results, site.entry(actor, "import traces", path, after=after))
