@@ -341,7 +341,6 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
     "cli/run.py": {"edison_ci.api.reports"},
-    "cli/schema.py": {"edison_ci.config.schema"},
     "cli/validate.py": {"edison_ci.access.site"},
     "features/cluster/commands.py": {
         "edison_ci.features.cluster.nodes",

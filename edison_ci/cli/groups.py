@@ -60,7 +60,7 @@ COMMANDS = _commands(
         "Runs": {
             "resume": ("run:resume", "Resume a run that stopped.", "runs"),
             "rerun": ("try_one:rerun", "Request another answer for one cell.", "runs"),
-            "runs": ("runs:runs", "Follow, steer, pause, cancel and merge runs."),
+            "runs": ("groups:runs", "Follow, steer, pause, cancel and merge runs."),
         },
         "Grades": {
             "regrade": ("regrade:regrade", "Grade the stored answers of a run again.", "runs"),
@@ -102,7 +102,7 @@ COMMANDS = _commands(
             ),
         },
         "Admin": {
-            "admin": ("admin:admin", "Look after stored results, prices and the shell."),
+            "admin": ("groups:admin", "Look after stored results, prices and the shell."),
         },
     }
 )
@@ -150,7 +150,7 @@ GROUPS = {
             },
             "Set up": {
                 "prices": ("prices:prices", "Show or update the price table."),
-                "schema": ("schema:schema", "Print the JSON Schema of a file kind."),
+                "schema": ("admin:schema", "Print the JSON Schema of a file kind."),
                 "completion": ("admin:completion", "Print the completion script of a shell."),
             },
         }
@@ -228,3 +228,28 @@ class LazyGroup(EdisonGroup):
         for name in self.list_commands(ctx):
             own = self.commands.get(name)
             yield name, table[name].line if own is None else own.get_short_help_str(limit=100)
+
+
+@click.group(cls=LazyGroup)
+def runs() -> None:
+    """Follow, steer, pause, cancel and merge runs.
+
+    Examples:
+      edison runs status
+      edison runs watch
+      edison runs steer --concurrency small=20
+      edison runs pause support-reply
+      edison runs merge shards/*.db
+    """
+
+
+@click.group(cls=LazyGroup)
+def admin() -> None:
+    """Look after stored results, prices and the shell.
+
+    Examples:
+      edison admin db check
+      edison admin cache stats
+      edison admin audit --verify
+      edison admin completion bash >> ~/.bashrc
+    """

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from edison_ci import __version__
-from edison_ci.cli import app, schema
+from edison_ci.cli import admin, app
 from edison_ci.cli.groups import EVERYDAY, RENAMED, commands
 from edison_ci.cli.options import EdisonCommand
 from edison_ci.errors import EdisonError, ExitCode, Location, UsageError
@@ -38,7 +38,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         """Print the JSON Schema of a file kind."""
         raise error
 
-    monkeypatch.setattr(schema, "schema", broken)
+    monkeypatch.setattr(admin, "schema", broken)
 
 
 # --- which commands -------------------------------------------------------------------------------
