@@ -37,8 +37,8 @@ class LogPage(NamedTuple):
                 "ok": True,
                 **fields_of(self.chain, "rows", "newest", "forgotten", clock_jumps="jumps"),
                 "anchors": [
-                    fields_of(each.anchor, "name", "rows", "head") | {"state": each.state}
-                    for each in self.anchors
+                    fields_of(result.anchor, "name", "rows", "head") | {"state": result.state}
+                    for result in self.anchors
                 ],
             }
         return {"rows": [row_json(row) for row in self.rows], "chain": chain}

@@ -75,7 +75,7 @@ def open_file(
     project: Project, experiment: Experiment, path: str, *, max_bytes: int = MOST_BYTES
 ) -> EditableFile:
     """Return a dataset file of an experiment; raises UsageError, or ConfigError for bad rows."""
-    entry = next(each for each in experiment.file.data if each.path == path)
+    entry = next(listed for listed in experiment.file.data if listed.path == path)
     types = experiment.types()
     return _opened(project, _all_rows(entry), types, read_file(project.tree, path, max_bytes))
 
@@ -119,24 +119,24 @@ def case_file(project: Project, experiments: Iterable[Experiment], case_id: str)
     for experiment in experiments:
         for entry in experiment.file.data:
             paths.setdefault(entry.path, experiment)
-    found, known = [], set[str]()
+    homes, ids = [], set[str]()
     for path, experiment in paths.items():
-        entry = next(each for each in experiment.file.data if each.path == path)
+        entry = next(listed for listed in experiment.file.data if listed.path == path)
         # Problems of other files do not matter; those of the file itself are found when it opens.
         feed = CaseFeed(project.tree, (_all_rows(entry),), experiment.types())
         names = {str(case.id) for case in feed}
-        known |= names
+        ids |= names
         if case_id in names:
-            found.append((experiment, path))
-    if len(found) == 1:
-        return open_file(project, *found[0])
-    if found:
-        named = ", ".join(path for _, path in found)
+            homes.append((experiment, path))
+    if len(homes) == 1:
+        return open_file(project, *homes[0])
+    if homes:
+        named = ", ".join(path for _, path in homes)
         hint = "name its experiment with --experiment"
-        raise UsageError(f"{len(found)} files have the case {case_id!r}: {named}", hint=hint)
+        raise UsageError(f"{len(homes)} files have the case {case_id!r}: {named}", hint=hint)
     raise UsageError(
         f"there is no case {case_id!r}",
-        hint=did_you_mean(case_id, known) or "list them with edison dataset show",
+        hint=did_you_mean(case_id, ids) or "list them with edison dataset show",
     )
 
 
@@ -148,11 +148,11 @@ def change_cases(file: EditableFile, changes: Mapping[int, Case]) -> EditedFile:
     rows = {index: _changed_row(file, index, case) for index, case in sorted(changes.items())}
     for row in rows.values():
         refuse_secrets(row)
-    wanted = [changes.get(index, case) for index, case in enumerate(file.cases)]
+    cases = [changes.get(index, case) for index, case in enumerate(file.cases)]
     pairs = tuple((file.cases[index], changes[index]) for index in rows)
     text = file.text
     ways = (text.changes(rows), text.rewritten(rows)) if rows else ([],)
-    return _first_that_reads(file, wanted, pairs, *ways)
+    return _first_that_reads(file, cases, pairs, *ways)
 
 
 def remove_cases(file: EditableFile, indexes: Sequence[int]) -> EditedFile:
@@ -161,9 +161,9 @@ def remove_cases(file: EditableFile, indexes: Sequence[int]) -> EditedFile:
     if len(gone) == len(file.cases):
         hint = "remove the file, and its entry in the experiment"
         raise UsageError(f"no case would be left in {file.entry.path}", hint=hint)
-    wanted = [case for index, case in enumerate(file.cases) if index not in set(gone)]
+    cases = [case for index, case in enumerate(file.cases) if index not in set(gone)]
     pairs = tuple((file.cases[index], None) for index in gone)
-    return _first_that_reads(file, wanted, pairs, [file.text.removal(index) for index in gone])
+    return _first_that_reads(file, cases, pairs, [file.text.removal(index) for index in gone])
 
 
 def add_rows(file: EditableFile, rows: Sequence[Row]) -> EditedFile:
@@ -196,8 +196,8 @@ def new_file(
         refuse_secrets(row)
     raw = [_flat_row(row) for row in rows] if path.endswith(".csv") else list(rows)
     data = new_dataset_text(path, raw)
-    shown = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
-    cases = _read_cases(OverlayTree(project.tree, path, data), shown, experiment.types())
+    whole = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
+    cases = _read_cases(OverlayTree(project.tree, path, data), whole, experiment.types())
     edited = EditedFile(path, b"", data, "", tuple((None, case) for case in cases))
     return edited, listed(project, experiment, edited, len(rows), kind)
 
@@ -242,11 +242,11 @@ def _flat_row(row: Row) -> Row:
 
 def _refuse_invalid(project: Project, tree: Tree) -> None:
     """Raise ConfigError with what an edit makes invalid."""
-    _, known = inspect_project(project.tree)
+    _, before = inspect_project(project.tree)
     _, problems = inspect_project(tree)
-    told = {(problem.where.file, problem.code, problem.message) for problem in known}
-    wrong = [each for each in only_errors(problems)
-             if (each.where.file, each.code, each.message) not in told]  # fmt: skip
+    old = {(problem.where.file, problem.code, problem.message) for problem in before}
+    wrong = [now for now in only_errors(problems)
+             if (now.where.file, now.code, now.message) not in old]  # fmt: skip
     if wrong:
         raise ConfigError(wrong)
 
@@ -280,7 +280,7 @@ def write_edited(
 
 def _first_that_reads(
     file: EditableFile,
-    wanted: Sequence[Case],
+    expected: Sequence[Case],
     pairs: tuple[tuple[Case | None, Case | None], ...],
     *ways: Sequence[Edit],
 ) -> EditedFile:
@@ -295,18 +295,18 @@ def _first_that_reads(
             if any(problem.code == "size" for problem in error.problems):
                 raise
             continue
-        if _same_cases(cases, wanted):
+        if _same_cases(cases, expected):
             diff = file.text.diff(entry.path, edits) if edits else ""
             return EditedFile(entry.path, file.data, after, diff, pairs)
     raise _not_read_back(entry.path)
 
 
-def _same_cases(cases: Sequence[Case], wanted: Sequence[Case]) -> bool:
-    if len(cases) != len(wanted):
+def _same_cases(cases: Sequence[Case], expected: Sequence[Case]) -> bool:
+    if len(cases) != len(expected):
         return False
     return all(
-        dataclasses.replace(one, line=0, id=other.id) == dataclasses.replace(other, line=0)
-        for one, other in zip(cases, wanted, strict=True)
+        dataclasses.replace(case, line=0, id=other.id) == dataclasses.replace(other, line=0)
+        for case, other in zip(cases, expected, strict=True)
     )
 
 
@@ -354,11 +354,11 @@ def _changed_row(file: EditableFile, index: int, case: Case) -> Row:
             del row[name]
         row |= inputs
     for name, value in changed.items():
-        given = list(value) if name == "tags" else dict(value) if name == "metadata" else value
-        if given in (None, [], {}):
+        field = list(value) if name == "tags" else dict(value) if name == "metadata" else value
+        if field in (None, [], {}):
             row.pop(name, None)
         else:
-            row[name] = given
+            row[name] = field
     return row
 
 

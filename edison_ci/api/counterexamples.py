@@ -73,13 +73,13 @@ def origin_of(project: Project, experiment: Experiment, case_id: str) -> Origin:
                 f"{entry.path} has more than {_LARGEST:,} bytes",
                 hint="add the case to the file by hand",
             )
-        found, ids = None, set()
+        original, ids = None, set()
         for case in CaseFeed(project.tree, (_whole(entry),), experiment.types()):
             ids.add(str(case.id))
             if case.id == case_id:
-                found = case
-        if found is not None:
-            return Origin(project, experiment, found, entry, frozenset(ids))
+                original = case
+        if original is not None:
+            return Origin(project, experiment, original, entry, frozenset(ids))
     raise UsageError(
         f"{experiment.id} no longer has the case {case_id!r}", hint="add the case to its dataset"
     )
@@ -106,11 +106,11 @@ def _whole(entry: DatasetEntry) -> DatasetEntry:
 
 
 def add_counterexample(
-    review: ReviewContext, origin: Origin, given: CaseEntry, person: str
+    review: ReviewContext, origin: Origin, entered: CaseEntry, person: str
 ) -> Proposed:
     """Propose a case like another one, with its own input or expected answer."""
-    note, path = checked_note(given.note), origin.entry.path
-    edited = extended(origin, given).edited
+    note, path = checked_note(entered.note), origin.entry.path
+    edited = extended(origin, entered).edited
     stem = path.rpartition("/")[2].partition(".")[0]
     text = ChangeText(f"edison/cases/{stem}", f"Add a case to {stem}", note, person)
     return propose_file(review, path, before=edited.before, after=edited.after, about=text)
@@ -124,53 +124,61 @@ class ExtendedFile(NamedTuple):
     """The id of the case."""
 
 
-def extended(origin: Origin, given: CaseEntry) -> ExtendedFile:
+def extended(origin: Origin, entered: CaseEntry) -> ExtendedFile:
     """Return the dataset with a new case, as it can be read; raises UsageError, ConfigError."""
-    row = _like(origin.case, origin, given) if origin.case is not None else _fresh(origin, given)
+    row = (
+        _like(origin.case, origin, entered) if origin.case is not None else _fresh(origin, entered)
+    )
     file = open_file(origin.project, origin.experiment, origin.entry.path, max_bytes=_LARGEST)
     edited = add_rows(file, [row])
     _refuse_unused(origin, edited.after)
     return ExtendedFile(edited, str(row["id"]))
 
 
-def _fresh(origin: Origin, given: CaseEntry) -> dict[str, Json]:
+def _fresh(origin: Origin, entered: CaseEntry) -> dict[str, Json]:
     """Return the row of a case that has nothing but what was entered."""
-    needed = {name for prompt in origin.experiment.prompts for name, each in prompt.inputs.items()
-              if not each.has_default}  # fmt: skip
-    if missing := sorted(needed - given.inputs.keys()):
+    needed = {
+        name
+        for prompt in origin.experiment.prompts
+        for name, declared in prompt.inputs.items()
+        if not declared.has_default
+    }
+    if missing := sorted(needed - entered.inputs.keys()):
         raise UsageError(f"the input {missing[0]!r} is missing", hint=f"--set {missing[0]}=VALUE")
     types = origin.experiment.types()
     inputs = {
         name: _value(name, text, "" if types.get(name, "string") == "string" else None)
-        for name, text in given.inputs.items()
+        for name, text in entered.inputs.items()
     }
-    row: dict[str, Json] = {"id": _free(origin, given), "input": inputs}
-    if given.expected.strip():
-        row["expected"] = given.expected
-    return {**row, "tags": [*given.tags]}
+    row: dict[str, Json] = {"id": _free(origin, entered), "input": inputs}
+    if entered.expected.strip():
+        row["expected"] = entered.expected
+    return {**row, "tags": [*entered.tags]}
 
 
-def _free(origin: Origin, given: CaseEntry) -> str:
-    if given.name in origin.ids:
-        raise UsageError(f"there is a case {given.name!r}", hint="give it another id")
-    return given.name or origin.free_id
+def _free(origin: Origin, entered: CaseEntry) -> str:
+    if entered.name in origin.ids:
+        raise UsageError(f"there is a case {entered.name!r}", hint="give it another id")
+    return entered.name or origin.free_id
 
 
-def _like(case: Case, origin: Origin, given: CaseEntry) -> dict[str, Json]:
-    if unknown := sorted(given.inputs.keys() - case.inputs.keys()):
+def _like(case: Case, origin: Origin, entered: CaseEntry) -> dict[str, Json]:
+    if unknown := sorted(entered.inputs.keys() - case.inputs.keys()):
         raise UsageError(
             f"the case has no input {unknown[0]!r}", hint=f"it has: {', '.join(case.inputs)}"
         )
-    inputs = {name: _value(name, given.inputs.get(name), old) for name, old in case.inputs.items()}
-    expected = _expected(given.expected, case.expected)
+    inputs = {
+        name: _value(name, entered.inputs.get(name), old) for name, old in case.inputs.items()
+    }
+    expected = _expected(entered.expected, case.expected)
     if inputs == dict(case.inputs) and expected == case.expected:
         raise UsageError(
             f"it equals the case {case.id!r}", hint="change the input, or what is expected"
         )
-    row: dict[str, Json] = {"id": _free(origin, given), "input": inputs}
+    row: dict[str, Json] = {"id": _free(origin, entered), "input": inputs}
     if expected is not None:
         row["expected"] = expected
-    row["tags"] = [*dict.fromkeys([*case.tags, *given.tags])]
+    row["tags"] = [*dict.fromkeys([*case.tags, *entered.tags])]
     if case.difficulty is not None:
         row["difficulty"] = case.difficulty
     if case.cluster is not None:

@@ -62,8 +62,8 @@ def diagnose_machine(folder: Path) -> Iterator[Finding]:
 def _extra(name: str) -> Finding:
     """Check whether an extra is installed; what the project needs is checked separately."""
     faults = faults_of(name)
-    said = f"{', '.join(faults)}; for {EXTRAS[name]}: {install_command(name)}"
-    return Finding("ok", "extra", f"{name}: {said if faults else 'installed'}")
+    problem = f"{', '.join(faults)}; for {EXTRAS[name]}: {install_command(name)}"
+    return Finding("ok", "extra", f"{name}: {problem if faults else 'installed'}")
 
 
 def _browser() -> Finding:
@@ -121,8 +121,8 @@ def _sqlite(folder: Path) -> Finding:
             finally:
                 connection.close()
     except (sqlite3.Error, OSError) as error:
-        said = f"{version}, no WAL here ({error}); a slower journal is used"
-        return Finding("warn", "sqlite", said)
+        problem = f"{version}, no WAL here ({error}); a slower journal is used"
+        return Finding("warn", "sqlite", problem)
     return Finding("ok", "sqlite", f"{version}, journal mode {mode}")
 
 
@@ -147,15 +147,17 @@ def _known_bad() -> Iterator[Finding]:
     """Compare installed packages with the list of releases that have advisories."""
     import importlib.metadata  # takes longer to import than all other checks take
 
-    known, found = known_bad(), 0
-    for package in sorted({advisory.package for advisory in known.advisories} - {"litellm"}):
+    advisories, count = known_bad(), 0
+    for package in sorted({advisory.package for advisory in advisories.advisories} - {"litellm"}):
         with suppress(importlib.metadata.PackageNotFoundError):
             version = importlib.metadata.version(package)
-            for bad in known.about(package, version):
-                found += 1
+            for bad in advisories.about(package, version):
+                count += 1
                 yield Finding("fail", "releases", f"{package} {version}: {bad.why} ({bad.id})")
-    if not found:
-        yield Finding("ok", "releases", f"no known bad release installed (list of {known.date})")
+    if not count:
+        yield Finding(
+            "ok", "releases", f"no known bad release installed (list of {advisories.date})"
+        )
 
 
 def _startup_files() -> Iterator[Finding]:
@@ -225,11 +227,15 @@ def _cache(project: load.Project, *, offline: bool) -> Iterator[Finding]:
     if problem:
         yield Finding("warn", "cache", f"not used: {problem}")
     elif not access.keys:
-        said = "results.public_keys of .edison/trust.yaml is empty: its answers decide nothing"
-        yield Finding("warn", "cache", said)
+        problem_or_use = (
+            "results.public_keys of .edison/trust.yaml is empty: its answers decide nothing"
+        )
+        yield Finding("warn", "cache", problem_or_use)
     elif access.signer is None:
-        said = f"answers are read; without a trusted key in {signatures.VARIABLE} none is written"
-        yield Finding("ok", "cache", said)
+        problem_or_use = (
+            f"answers are read; without a trusted key in {signatures.VARIABLE} none is written"
+        )
+        yield Finding("ok", "cache", problem_or_use)
     else:
         yield Finding("ok", "cache", "answers are read and written")
 

@@ -48,11 +48,11 @@ def explain_cell(project: Project, cell: str, run: str | None = None) -> Explain
         home = cells.run_of_cell(reader, cell) if run is None and _ID.fullmatch(cell) else None
         stored = runs.find(run or home or "latest")
         row = cells.find_cell(reader, stored.id, cell)
-        found = explanation.explain(reader, project, stored, row)
+        explained = explanation.explain(reader, project, stored, row)
         # Only comparisons have interim analyses; what finds them is slow to import.
         compared = stored.base_commit is not None
-        interim = conclusion.interim_of_cell(reader, stored, found.cell) if compared else None
-        return ExplainedCell(found, interim)
+        interim = conclusion.interim_of_cell(reader, stored, explained.cell) if compared else None
+        return ExplainedCell(explained, interim)
 
 
 def _document(explained: CellExplanation) -> Document:

@@ -35,15 +35,15 @@ def quarantine_case(
     site: Site, experiment: str, case: str, *, reason: str, until: dt.date | None = None
 ) -> quarantine.QuarantinedCase:
     """Add a case to quarantine.yaml, with today's date and the actor as its owner."""
-    known = site.quarantine()
+    cases = site.quarantine()
     actor = site.require(sites.Role.EDITOR, "quarantine add", f"{experiment}/{case}")
     today = site.clock().astimezone(dt.UTC).date()
     last = until or today + dt.timedelta(days=DAYS)
     if last < today:
         raise UsageError(f"{last} is in the past", hint="use a day in the future")
-    if found := _find_case(known, experiment, case):
+    if same := _find_case(cases, experiment, case):
         raise UsageError(
-            f"{case!r} of {experiment} is in quarantine already, until {found.until}",
+            f"{case!r} of {experiment} is in quarantine already, until {same.until}",
             hint=f"remove it first: edison quarantine remove {experiment} {case}",
         )
     words = " ".join(reason.split())
@@ -60,31 +60,31 @@ def quarantine_case(
     written = entry.model_dump(mode="json")
     row = site.entry(actor, "quarantine add", f"{experiment}/{case}", after=written)
     add = partial(yaml_edit.with_entry, key="cases", entry=written)
-    _edit_quarantine(site, add, [*known, entry], row)
+    _edit_quarantine(site, add, [*cases, entry], row)
     return entry
 
 
 def release_case(site: Site, experiment: str | None, case: str) -> quarantine.QuarantinedCase:
     """Remove a case from quarantine.yaml; without an experiment, the only entry of the case."""
-    known = site.quarantine()
+    cases = site.quarantine()
     if experiment is None:
-        homes = [entry.experiment for entry in known if entry.case == case]
+        homes = [entry.experiment for entry in cases if entry.case == case]
         if len(homes) > 1:
             hint = f"name one: {', '.join(homes)}"
             raise UsageError(f"{case!r} of several experiments is in quarantine", hint=hint)
         experiment = homes[0] if homes else "any experiment"
     actor = site.require(sites.Role.EDITOR, "quarantine remove", f"{experiment}/{case}")
-    found = _find_case(known, experiment, case)
-    if found is None:
-        there = ", ".join(f"{e.experiment} {e.case}" for e in known[:5]) or "none"
+    released = _find_case(cases, experiment, case)
+    if released is None:
+        there = ", ".join(f"{e.experiment} {e.case}" for e in cases[:5]) or "none"
         raise UsageError(
             f"{case!r} of {experiment} is not in quarantine", hint=f"in quarantine: {there}"
         )
-    before = found.model_dump(mode="json")
+    before = released.model_dump(mode="json")
     row = site.entry(actor, "quarantine remove", f"{experiment}/{case}", before=before)
-    remove = partial(yaml_edit.without_entry, key="cases", index=known.index(found))
-    _edit_quarantine(site, remove, [entry for entry in known if entry is not found], row)
-    return found
+    remove = partial(yaml_edit.without_entry, key="cases", index=cases.index(released))
+    _edit_quarantine(site, remove, [entry for entry in cases if entry is not released], row)
+    return released
 
 
 def _find_case(
@@ -140,8 +140,8 @@ def mark_production(text: str, version: str) -> str:
         return f"{start}---{newline}{line}---{newline}{body}"
     first, last = fences[0].end() + 1, fences[1].start()
     header = body[first:last]
-    changed, known = _LINE.subn(line, header, count=1)
-    return f"{start}{body[:first]}{changed if known else header + line}{body[last:]}"
+    changed, replaced = _LINE.subn(line, header, count=1)
+    return f"{start}{body[:first]}{changed if replaced else header + line}{body[last:]}"
 
 
 def _refuse_other_changes(prompt: Prompt, text: str, version: str) -> None:

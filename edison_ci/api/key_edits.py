@@ -149,28 +149,29 @@ def _checked(name: str, value: str) -> str:
 def remove_key(site: Site, project: Project, name: str) -> SealedKey:
     """Remove a sealed key; raises UsageError while a model names it."""
     actor = site.require(Role.ADMIN, "secrets remove", name)
-    found = project.secrets.of(name)
-    if found is None:
-        known = [key.name for key in project.secrets.keys]
-        hint = did_you_mean(name, known, label="sealed keys") if known else "none is sealed"
+    sealed = project.secrets.of(name)
+    if sealed is None:
+        names = [key.name for key in project.secrets.keys]
+        hint = did_you_mean(name, names, label="sealed keys") if names else "none is sealed"
         raise UsageError(f"there is no sealed key {name!r}", hint=hint)
     users = [model.name for model in project.models.values() if name in model.variables]
-    users += [each.model for each in project.trust.programs if name in each.env]
+    users += [entry.model for entry in project.trust.programs if name in entry.env]
     if users:
         raise UsageError(
             f"{counted(len(users), 'model')} would lose the key {name}: "
             f"{', '.join(dict.fromkeys(users))}",
             hint=f"take {name} out of {project.file.paths.models} first",
         )
-    told = [each.name for each in project.file.notifications if name in each.secrets]
-    if told:
+    recipients = [entry.name for entry in project.file.notifications if name in entry.secrets]
+    if recipients:
+        notifications = counted(len(recipients), "notification")
         raise UsageError(
-            f"{counted(len(told), 'notification')} would lose {name}: {', '.join(told)}",
+            f"{notifications} would lose {name}: {', '.join(recipients)}",
             hint=f"take {name} out of edison.yaml first",
         )
-    row = site.entry(actor, "secrets remove", name, before={"since": found.since})
+    row = site.entry(actor, "secrets remove", name, before={"since": sealed.since})
     _write(site, project.secrets.without_key(name), row)
-    return found
+    return sealed
 
 
 def rotate_pair(site: Site, secrets: SecretsFile, *, was: str | None = None) -> tuple[Kept, Path]:

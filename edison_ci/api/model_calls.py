@@ -228,8 +228,8 @@ def _list_models(
 def _offer(project: Project, service: Model, listed: ListedModel) -> ModelOffer:
     price = listed.price
     if price is None:
-        known = project.prices.price_of(replace(service, model=listed.id, price=None))
-        price = None if known is None else (known.tokens_in, known.tokens_out)
+        listed_price = project.prices.price_of(replace(service, model=listed.id, price=None))
+        price = None if listed_price is None else (listed_price.tokens_in, listed_price.tokens_out)
     place = (service.provider, service.base_url, listed.id)
     same = (m for m in project.models.values() if (m.provider, m.base_url, m.model) == place)
     return ModelOffer(listed.id, price, [model.name for model in same])
@@ -303,13 +303,13 @@ def check_by_list(project: Project, name: str, *, offline: bool) -> KeyTest:
 def check_by_call(project: Project, name: str, model: Model, *, offline: bool) -> KeyTest:
     """Test a key with one short call to a model, which may cost a little."""
     (result,) = probe(project, [model], run_context(project, offline=offline))
-    said = result.message or f"{model.name} has answered"
-    return KeyTest(name, _VERDICTS.get(result.error, "unknown"), said)
+    reply = result.message or f"{model.name} has answered"
+    return KeyTest(name, _VERDICTS.get(result.error, "unknown"), reply)
 
 
 def _model_of(project: Project, name: str) -> Model | None:
     """Return a model that names a key, if possible with a list; else one of the key's vendor."""
     naming = [model for model in project.models.values() if name in model.keys.values()]
     naming.sort(key=lambda model: (model.provider not in HAVE_LISTS, model.name))
-    vendors = [v for v, known in VENDORS.items() if known.key_env == name and not known.options]
+    vendors = [v for v, entry in VENDORS.items() if entry.key_env == name and not entry.options]
     return next(iter(naming), None) or (model_edits.vendor_model(vendors[0]) if vendors else None)

@@ -76,18 +76,18 @@ def prepare_model(
 
     Several are added one after another, each to the files that the one before has changed.
     """
-    known = changed_before or {}
+    edited = changed_before or {}
     entry = _entry(request)
     name = request.called or name_of_model(str(entry["model"]))
     path = project.file.paths.models
-    text = known.get(path) or _text(project.root, path) or "version: 1\n"
+    text = edited.get(path) or _text(project.root, path) or "version: 1\n"
     changed = _with_model(text, name, entry)
     model = _verified(path, text, changed, name)
     trust, trusted, built_in = _trust(project, model, named=request.base_url is not None)
     files = {**trust, path: changed}
     without_place = []
-    for file, found in workflows.workflow_files(project.root):
-        before = known.get(file, found)
+    for file, stored in workflows.workflow_files(project.root):
+        before = edited.get(file, stored)
         after = workflows.with_variables(before, workflows.Variables.of([model], project.secrets))
         missing = [env for env in model.keys.values() if f"{env}:" not in after]
         if after != before:
@@ -101,12 +101,12 @@ def write_model(site: sites.Site, edit: ModelEdit) -> None:
     """Write the files, with an audit entry; who changes trust.yaml has to be an admin."""
     needed = sites.Role.ADMIN if project_files.TRUST in edit.files else sites.Role.EDITOR
     actor = site.require(needed, "models add", edit.model.name)
-    told: dict[str, Any] = {
+    after: dict[str, Any] = {
         "model": edit.model.identity(),
         "keys": [*edit.model.keys.values()],
         "trusted": [f"{env} to {host}" for env, host in edit.trusted],
     }
-    row = site.entry(actor, "models add", edit.model.name, after=told)
+    row = site.entry(actor, "models add", edit.model.name, after=after)
     models = site.file.paths.models
     # The model comes last: nothing names a key before it may be sent.
     for path in sorted(edit.files, key=lambda path: path == models):
@@ -140,25 +140,25 @@ def _entry(request: ModelRequest) -> dict[str, Any]:
         )
     if vendor is not None and not rest:
         raise UsageError(f"{request.name!r} names no model", hint=f"write {prefix}/MODEL")
-    found = vendor or vendors.Vendor("openai_compatible")
-    if found.needs_address and request.base_url is None:
+    service = vendor or vendors.Vendor("openai_compatible")
+    if service.needs_address and request.base_url is None:
         raise UsageError(
             f"{prefix} has an own address for each customer", hint="add --base-url https://HOST"
         )
     options = dict(request.options)
-    if "deployment" in found.options:
+    if "deployment" in service.options:
         options.setdefault("deployment", rest)
-    if lacking := [name for name in found.options if name not in options]:
+    if lacking := [name for name in service.options if name not in options]:
         hint = " ".join(f"--option {name}=..." for name in lacking)
         raise UsageError(f"{prefix} needs {' and '.join(lacking)}", hint=f"add {hint}")
-    key = request.key_env or found.key_env
+    key = request.key_env or service.key_env
     entry = {
-        "provider": found.provider,
+        "provider": service.provider,
         "model": rest if vendor is not None else request.name,
-        "base_url": request.base_url or found.base_url,
+        "base_url": request.base_url or service.base_url,
         "key_env": key or None,
         "options": options or None,
-        "price": "free" if found.free else None,
+        "price": "free" if service.free else None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 
@@ -190,8 +190,8 @@ def _verified(path: str, before: str, after: str, name: str) -> Model:
     models = reader.read()
     if name not in models:
         problem = next((p for p in reader.problems), None)
-        said = problem.message if problem is not None else f"the entry {name!r} is not valid"
-        raise UsageError(said, hint=problem.hint if problem is not None else "")
+        message = problem.message if problem is not None else f"the entry {name!r} is not valid"
+        raise UsageError(message, hint=problem.hint if problem is not None else "")
     return models[name]
 
 
@@ -224,7 +224,7 @@ def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, st
         return {}, (), ()
     host = config_trust.origin(address)
     allowed = config_trust.TrustFile.model_validate({"builtin": project.trust.builtin})
-    known = [env for env in model.keys.values() if allowed.allows(env, address, model.provider)]
+    own_hosts = [env for env in model.keys.values() if allowed.allows(env, address, model.provider)]
     missing = [
         env for env in model.keys.values() if not project.trust.allows(env, address, model.provider)
     ]
@@ -237,7 +237,7 @@ def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, st
             hint=f"leave out --key-env; or, if this host may get it, add --base-url {address}",
         )
     pairs = tuple((env, host) for env in missing)
-    built_in = tuple((env, host) for env in known)
+    built_in = tuple((env, host) for env in own_hosts)
     if not pairs:
         return {}, (), built_in
     changed = trust_edits.trust_text(project.root)

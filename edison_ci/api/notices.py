@@ -50,10 +50,10 @@ def notify(connection: sqlite3.Connection, site: Site, notice: Notice) -> None:
 
 def lines_of(message: Mapping[str, Any]) -> list[str]:
     """Return the paragraphs of a message for people, the title aside."""
-    found = [str(sentence) for sentence in message["sentences"]]
+    lines = [str(sentence) for sentence in message["sentences"]]
     for part in message["notices"]:
-        found.append(f"{part['at']}: {part['title']}")
-    return [*found, *map(str, message["texts"])]
+        lines.append(f"{part['at']}: {part['title']}")
+    return [*lines, *map(str, message["texts"])]
 
 
 def about(message: Mapping[str, Any]) -> str:

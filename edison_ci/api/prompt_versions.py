@@ -183,9 +183,9 @@ def _split(project: Project, word: str, folder: Path) -> tuple[Prompt | None, st
 
 def _only(project: Project, words: Sequence[tuple[Prompt | None, str]]) -> Prompt | None:
     """Return the prompt that an argument names, or the only one of the project."""
-    known = [prompt for prompt, _ in words if prompt is not None]
-    if known:
-        return known[0]
+    named = [prompt for prompt, _ in words if prompt is not None]
+    if named:
+        return named[0]
     prompts = list(project.prompts.values())
     return prompts[0] if len(prompts) == 1 else None
 
@@ -202,10 +202,10 @@ def _find_version(project: Project, folder: Path, prompt: Prompt | None, word: s
     versions = history.versions()
     former = [] if plan_versions.find_version(versions, word) else history.former()
     if not word:
-        found = next(version for version in versions if version.hash == prompt.version)
-        return NamedVersion(prompt.id, found)
-    if known := plan_versions.find_version([*versions, *former], word):
-        return NamedVersion(prompt.id, known)
+        current = next(version for version in versions if version.hash == prompt.version)
+        return NamedVersion(prompt.id, current)
+    if named := plan_versions.find_version([*versions, *former], word):
+        return NamedVersion(prompt.id, named)
     if (folder / word).is_file():
         return _file(project, folder, word)
     if history.repository is None:
@@ -231,8 +231,8 @@ def _at(lineage: plan_versions.History, versions: list[Version], word: str) -> V
             hint = error.hint
         elif lineage.cut_off:
             hint = f"{labels}; or {error.hint}"
-        said = f"{lineage.prompt.id} has no version {word!r}, and there is no such commit"
-        raise UsageError(said, hint=hint) from None
+        problem = f"{lineage.prompt.id} has no version {word!r}, and there is no such commit"
+        raise UsageError(problem, hint=hint) from None
 
 
 def _file(project: Project, folder: Path, word: str) -> NamedVersion:
@@ -245,8 +245,8 @@ def _file(project: Project, folder: Path, word: str) -> NamedVersion:
         data, word, lambda file: json_text.read_json(files.read(project.tree, file), file).value
     )
     if prompt is None:
-        said = problems[0].message if problems else "it cannot be read"
-        raise UsageError(f"{word} is not a prompt: {said}", hint="name a prompt file")
+        problem = problems[0].message if problems else "it cannot be read"
+        raise UsageError(f"{word} is not a prompt: {problem}", hint="name a prompt file")
     return NamedVersion(prompt.id, plan_versions.Version(prompt.version, word, data), word)
 
 
@@ -320,8 +320,8 @@ def _version_named(history: plan_versions.History, word: str) -> Version:
     versions = history.versions()
     if word == "current":
         return next(version for version in versions if version.hash == history.prompt.version)
-    if known := plan_versions.find_version(versions, word):
-        return known
+    if named := plan_versions.find_version(versions, word):
+        return named
     if history.repository is not None:
         try:
             there = history.at(history.repository.resolve(word))

@@ -30,9 +30,9 @@ def measured_names(connection: sqlite3.Connection, project: Project, name: str |
     measured = measured_experiments(connection)
     if name is None:
         return measured
-    known = [*dict.fromkeys([*measured, *project.experiments])]
-    if name not in known:
-        hint = did_you_mean(name, known, label="experiments")
+    names = [*dict.fromkeys([*measured, *project.experiments])]
+    if name not in names:
+        hint = did_you_mean(name, names, label="experiments")
         raise UsageError(f"there is no experiment {name!r}", hint=hint)
     return [name] if name in measured else []
 
@@ -246,11 +246,11 @@ def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
         change += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
     if doubt.worse:
         return f"{doubt.name} is shown to be worse than {best}: {change}."
-    said = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
-    said += f" on {counted(contrast.n, 'case')}."
+    sentence = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
+    sentence += f" on {counted(contrast.n, 'case')}."
     if doubt.n_needed is not None:
-        said += (
+        sentence += (
             f" If it is, about {doubt.n_needed:,} cases would show that it is within "
             f"{100 * margin:g} points."
         )
-    return said
+    return sentence

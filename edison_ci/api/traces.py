@@ -129,24 +129,24 @@ class TraceOptions:
 
 def read_traces(data: bytes, file: str, options: TraceOptions) -> TracedCases:
     """Return the calls of a file as cases; raises UsageError with the line."""
-    found = TracedCases()
+    cases = TracedCases()
     for call in _calls(data, file):
-        _add_case(found, call, options)
-    if not found.calls:
+        _add_case(cases, call, options)
+    if not cases.calls:
         hint = "spans need attributes of the GenAI conventions, such as gen_ai.request.model"
         raise UsageError("there is no call of a model in it", where=Location(file), hint=hint)
-    if not found.rows and not found.too_large:
-        message = f"no message of a user is recorded in its {found.calls:,} calls"
+    if not cases.rows and not cases.too_large:
+        message = f"no message of a user is recorded in its {cases.calls:,} calls"
         raise UsageError(message, where=Location(file), hint=_HINT)
-    return found
+    return cases
 
 
 def read_calls(data: bytes, file: str, options: TraceOptions) -> Iterator[dict[str, Any]]:
     """Yield each call with an answer, as a case with `expected` and `latency_ms`."""
     for call in _calls(data, file):
-        one = TracedCases()
-        _add_case(one, call, options)
-        for row in one.rows.values():
+        cases = TracedCases()
+        _add_case(cases, call, options)
+        for row in cases.rows.values():
             if "expected" in row:
                 begun, ended = _integer(call.nanoseconds), _integer(call.ended)
                 took = ended - begun if begun and ended and ended > begun else None
@@ -171,20 +171,20 @@ def is_traces(value: Json) -> TypeGuard[dict[str, Json]]:
     return isinstance(value, dict) and bool(value.keys() & {"resourceSpans", "resourceLogs"})
 
 
-def without_known(found: TracedCases, known: Iterable[Case]) -> TracedCases:
+def without_known(cases: TracedCases, stored: Iterable[Case]) -> TracedCases:
     """Leave out the cases that a dataset has already, by their input or id; return the rest."""
-    inputs = {input_id(row["input"]): key for key, row in found.rows.items()}
-    for case in known:
+    inputs = {input_id(row["input"]): key for key, row in cases.rows.items()}
+    for case in stored:
         for key in {str(case.id), inputs.get(input_id(dict(case.inputs)), "")}:
-            if found.rows.pop(key, None) is not None:
-                found.duplicates += 1
-    return found
+            if cases.rows.pop(key, None) is not None:
+                cases.duplicates += 1
+    return cases
 
 
-def appended(before: bytes, found: TracedCases) -> bytes:
+def appended(before: bytes, cases: TracedCases) -> bytes:
     """Return the content of a dataset with the cases added at its end."""
     newline = b"\n" if before and not before.endswith(b"\n") else b""
-    return before + newline + found.text().encode()
+    return before + newline + cases.text().encode()
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def _call_of(record: dict[str, Json], calls: dict[tuple[str, str], _Call]) -> _C
 
 def _attributes(record: dict[str, Json]) -> dict[str, Json]:
     return {
-        key: _value(each.get("value"))
-        for each in _dicts(record.get("attributes"))
-        if (key := _string(each.get("key"))) is not None
+        key: _value(attribute.get("value"))
+        for attribute in _dicts(record.get("attributes"))
+        if (key := _string(attribute.get("key"))) is not None
     }
 
 
@@ -279,9 +279,9 @@ def _input(call: _Call) -> list[Message]:
     every = [call.attributes, *(values for _, values in call.events)]
     for key in ("gen_ai.input.messages", "gen_ai.prompt"):
         for values in every:
-            if found := messages_of(values.get(key), "user"):
+            if messages := messages_of(values.get(key), "user"):
                 start = messages_of(values.get("gen_ai.system_instructions"), "system")
-                return [*start, *found]
+                return [*start, *messages]
         if key == "gen_ai.input.messages" and (indexed := _indexed(call, "prompt")):
             return indexed
     return [
@@ -297,16 +297,16 @@ def _answer(call: _Call) -> str:
     every = [call.attributes, *(values for _, values in call.events)]
     for key in ("gen_ai.output.messages", "gen_ai.completion"):
         for values in every:
-            if found := messages_of(values.get(key), "assistant", marks=False):
-                return found[0].text
+            if messages := messages_of(values.get(key), "assistant", marks=False):
+                return messages[0].text
         if key == "gen_ai.output.messages" and (indexed := _indexed(call, "completion")):
             return indexed[0].text
     for name, values in call.events:
         if name == "gen_ai.choice":
-            told = _content(values)
-            message = _parsed(told.get("message", told))
-            if found := messages_of([message], "assistant", marks=False):
-                return found[0].text
+            content = _content(values)
+            message = _parsed(content.get("message", content))
+            if messages := messages_of([message], "assistant", marks=False):
+                return messages[0].text
     return ""
 
 
@@ -318,12 +318,12 @@ def _content(values: dict[str, Json]) -> dict[str, Json]:
 
 def _indexed(call: _Call, what: str) -> list[Message]:
     """Return the messages of attributes such as `gen_ai.prompt.0.content`."""
-    found: dict[int, dict[str, Json]] = {}
+    by_index: dict[int, dict[str, Json]] = {}
     for key, value in call.attributes.items():
         if (named := _INDEXED.fullmatch(key)) and named[1] == what:
-            found.setdefault(int(named[2]), {})[named[3]] = _parsed(value)
+            by_index.setdefault(int(named[2]), {})[named[3]] = _parsed(value)
     role = "user" if what == "prompt" else "assistant"
-    return messages_of([found[index] for index in sorted(found)], role)
+    return messages_of([by_index[index] for index in sorted(by_index)], role)
 
 
 def messages_of(value: Json, role: str, *, marks: bool = True) -> list[Message]:
@@ -336,14 +336,14 @@ def messages_of(value: Json, role: str, *, marks: bool = True) -> list[Message]:
         nested = value.get("messages")
         value = nested if isinstance(nested, list) else [value]
     items = value if isinstance(value, list) else [value]
-    found = []
+    messages = []
     for item in items:
         named = item.get("role", role) if isinstance(item, dict) else role
-        known = _ROLES.get(named) if isinstance(named, str) else None
+        known_role = _ROLES.get(named) if isinstance(named, str) else None
         text = _text(item, marks=marks)
-        if known and text.strip():
-            found.append(Message(known, text))
-    return found
+        if known_role and text.strip():
+            messages.append(Message(known_role, text))
+    return messages
 
 
 class Conversation(NamedTuple):
@@ -357,11 +357,11 @@ class Conversation(NamedTuple):
 
 def conversation(messages: list[Message]) -> Conversation | None:
     """Return the last message of the user with what came before; None if there is none."""
-    asked = max((i for i, one in enumerate(messages) if one.role == "user"), default=None)
+    asked = max((i for i, message in enumerate(messages) if message.role == "user"), default=None)
     if asked is None:
         return None
-    system = "\n\n".join(one.text for one in messages if one.role == "system")
-    history = [one for one in messages[:asked] if one.role != "system"]
+    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    history = [message for message in messages[:asked] if message.role != "system"]
     return Conversation(messages[asked].text, system, history)
 
 
@@ -393,18 +393,18 @@ def _text(item: Json, *, marks: bool) -> str:
 # --- cases ----------------------------------------------------------------------------------------
 
 
-def _add_case(found: TracedCases, call: _Call, options: TraceOptions) -> None:
+def _add_case(cases: TracedCases, call: _Call, options: TraceOptions) -> None:
     """Add the case of a call, unless it says nothing or is known."""
     messages, answer = _input(call), _answer(call) if options.expected else ""
     if not messages and not any(key.startswith("gen_ai.") for key in call.attributes):
         return
-    found.calls += 1
+    cases.calls += 1
     spoken = conversation(messages)
     if spoken is None:
-        found.empty += 1
+        cases.empty += 1
         return
-    if sum(len(one.text) for one in messages) + len(answer) > _MOST_CHARACTERS:
-        found.too_large += 1
+    if sum(len(message.text) for message in messages) + len(answer) > _MOST_CHARACTERS:
+        cases.too_large += 1
         return
     screen = _Screen(options)
     inputs: dict[str, Json] = {options.name: screen.clean(spoken.message)}
@@ -412,17 +412,18 @@ def _add_case(found: TracedCases, call: _Call, options: TraceOptions) -> None:
         inputs["system"] = screen.clean(spoken.system)
     if spoken.history:
         inputs["history"] = [
-            {"role": one.role, "content": screen.clean(one.text)} for one in spoken.history
+            {"role": message.role, "content": screen.clean(message.text)}
+            for message in spoken.history
         ]
     key = input_id(inputs)
     row: dict[str, Any] = {"id": key, "input": inputs, "metadata": _metadata(call)}
-    known = found.rows.setdefault(key, row)
-    if answer and "expected" not in known:  # an agent asks several times before it answers
-        known["expected"] = screen.clean(answer)
-    if known is row:
-        found.masked[key] = screen.masked
+    stored = cases.rows.setdefault(key, row)
+    if answer and "expected" not in stored:  # an agent asks several times before it answers
+        stored["expected"] = screen.clean(answer)
+    if stored is row:
+        cases.masked[key] = screen.masked
     else:
-        found.duplicates += 1
+        cases.duplicates += 1
 
 
 def input_id(inputs: dict[str, Json]) -> str:
@@ -433,22 +434,22 @@ def input_id(inputs: dict[str, Json]) -> str:
 
 def _metadata(call: _Call) -> dict[str, Json]:
     """Return what is known of a call besides its texts."""
-    values, found = call.attributes, dict[str, Json]()
+    values, metadata = call.attributes, dict[str, Json]()
     model = values.get("gen_ai.request.model") or values.get("gen_ai.response.model")
     if isinstance(model, str):
-        found["model"] = redacted(_CONTROL.sub("", model))[:_LONGEST_NAME]
+        metadata["model"] = redacted(_CONTROL.sub("", model))[:_LONGEST_NAME]
     if isinstance(call.trace_id, str) and _TRACE_ID.fullmatch(call.trace_id):
-        found["trace_id"] = call.trace_id
+        metadata["trace_id"] = call.trace_id
     if time := _time(call.nanoseconds):
-        found["time"] = time
+        metadata["time"] = time
     for name, keys in (
         ("tokens_in", ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")),
         ("tokens_out", ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")),
     ):
         tokens = next((t for key in keys if (t := _integer(values.get(key))) is not None), None)
         if tokens is not None and tokens <= _MOST_TOKENS:
-            found[name] = tokens
-    return found
+            metadata[name] = tokens
+    return metadata
 
 
 def _integer(value: Json) -> int | None:
@@ -459,9 +460,9 @@ def _integer(value: Json) -> int | None:
 
 
 def _time(nanoseconds: Json) -> str | None:
-    given = _integer(nanoseconds)
+    count = _integer(nanoseconds)
     try:
-        return utc.timestamp(dt.datetime.fromtimestamp(given / 1e9, dt.UTC)) if given else None
+        return utc.timestamp(dt.datetime.fromtimestamp(count / 1e9, dt.UTC)) if count else None
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -51,9 +51,9 @@ def experiment_trends(
         for name in measured_names(reader, project, experiment):
             points = result_trends.points_of(reader, name)
             series = result_trends.with_comparability(reader, points)
-            known = project.experiments.get(name)
-            rule = result_trends.alarm_rule(known.file.alerts if known else None)
-            floor = result_trends.floor_of(known)
+            configured = project.experiments.get(name)
+            rule = result_trends.alarm_rule(configured.file.alerts if configured else None)
+            floor = result_trends.floor_of(configured)
             drift = result_trends.drift_of(reader, series, threshold=floor, rule=rule)
             advice = recommendation.advice_on(reader, project, name)
             trends.append(

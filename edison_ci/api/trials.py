@@ -58,9 +58,9 @@ class Trial(NamedTuple):
     @property
     def models(self) -> RunModels:
         """Which models answered and judged, and whether each is simulated."""
-        model, known = self.task.configuration.model, self.project.models
+        model, configured = self.task.configuration.model, self.project.models
         names = [judgment.model for judgment in self.tried.grade.judgments]
-        judges = {name: known[name].simulated for name in names if name in known}
+        judges = {name: configured[name].simulated for name in names if name in configured}
         return {
             runs.ANSWERS: {model.name: model.simulated},
             **({runs.JUDGES: judges} if judges else {}),
@@ -259,10 +259,10 @@ def _messages(prompt: Prompt, case: Case, changes: Mapping[str, Json]) -> tuple[
     try:
         return prompt.render(values)
     except templates.MissingValueError as error:
-        known = ", ".join(sorted(values)) or "none"
+        names = ", ".join(sorted(values)) or "none"
         raise UsageError(
             f"{error.name} is missing for case {case.id!r}",
-            hint=f"variables given: {known}; set more with --set NAME=VALUE",
+            hint=f"variables given: {names}; set more with --set NAME=VALUE",
         ) from None
     except templates.RenderError as error:
         raise UsageError(

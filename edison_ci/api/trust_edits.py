@@ -91,17 +91,25 @@ class TrustedPair:
     models: tuple[str, ...] = ()
 
 
-def trusted_pairs(project: Project, found: list[Permission]) -> list[TrustedPair]:
+def trusted_pairs(project: Project, permissions: list[Permission]) -> list[TrustedPair]:
     """Return the pairs of trust.yaml, and the built-in ones of keys that models name."""
     pairs = []
     for key in project.trust.keys:
         for host in map(origin, key.hosts):
-            models = [each.model for each in found if (each.key, each.host) == (key.env, host)]
+            models = [
+                permission.model
+                for permission in permissions
+                if (permission.key, permission.host) == (key.env, host)
+            ]
             pairs.append(TrustedPair(key.env, host, "trust.yaml", tuple(models)))
-    for name in dict.fromkeys(each.key for each in found):
+    for name in dict.fromkeys(permission.key for permission in permissions):
         pair = BUILT_IN.get(name) if project.trust.builtin else None
         if pair is not None:
-            models = [each.model for each in found if (each.key, each.basis) == (name, "built in")]
+            models = [
+                permission.model
+                for permission in permissions
+                if (permission.key, permission.basis) == (name, "built in")
+            ]
             hosts = f"https://{pair.host}".replace("\\.", ".")
             pairs.append(TrustedPair(name, hosts, "built in", tuple(models)))
     return pairs

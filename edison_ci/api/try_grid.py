@@ -96,8 +96,8 @@ class TryGrid(Job):
 
     def passes(self, model: str) -> tuple[int, int]:
         """Return how many answers of a model pass, and how many have a verdict."""
-        known = [c.passed for c in self.finished() if c.model == model and c.passed is not None]
-        return sum(known), len(known)
+        verdicts = [c.passed for c in self.finished() if c.model == model and c.passed is not None]
+        return sum(verdicts), len(verdicts)
 
     def add(self, number: int, result: TrialAnswer | Exception) -> None:
         """Add the answer of a task."""
@@ -117,8 +117,12 @@ def _answered(number: int, case: str, model: str, tried: TrialAnswer) -> TryCell
     if grade.status is CellStatus.OK and grade.passed is not None:
         word = "pass" if grade.passed else "fail"
     withheld = grade.status is CellStatus.BLOCKED
-    failed = [each for each in grade.components if each.passed is False and each.reason]
-    reasons = [f"{each.name}: {each.reason}" for each in failed]
+    failed = [
+        component
+        for component in grade.components
+        if component.passed is False and component.reason
+    ]
+    reasons = [f"{component.name}: {component.reason}" for component in failed]
     return TryCell(
         number,
         case,

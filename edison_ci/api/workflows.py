@@ -93,10 +93,10 @@ class Variables(NamedTuple):
 def with_variables(text: str, variables: Variables) -> str:
     """Return a workflow whose steps get these variables as well, at the place for keys."""
 
-    def added(found: re.Match[str]) -> str:
-        indent, comment, there = found.groups()
-        known = {line.strip().partition(":")[0] for line in there.splitlines()}
-        more = (line for name, line in variables.lines.items() if name not in known)
+    def added(place: re.Match[str]) -> str:
+        indent, comment, there = place.groups()
+        passed = {line.strip().partition(":")[0] for line in there.splitlines()}
+        more = (line for name, line in variables.lines.items() if name not in passed)
         return f"{indent}{comment}{there}" + "".join(f"{indent}{line}" for line in more)
 
     return _KEYS.sub(added, text)
@@ -114,27 +114,27 @@ def workflow_files(root: Path) -> Iterator[tuple[str, str]]:
 
 def notification_secrets(notifications: Iterable[Notification]) -> tuple[str, ...]:
     """Return the variables that reach the recipients of notifications, each once."""
-    found: list[str | None] = []
-    for one in notifications:
-        found += [one.webhook_env, one.secret_env]
-        if one.smtp is not None:
-            found += [one.smtp.host_env, one.smtp.user_env, one.smtp.password_env]
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+    names: list[str | None] = []
+    for recipient in notifications:
+        names += [recipient.webhook_env, recipient.secret_env]
+        if recipient.smtp is not None:
+            names += [recipient.smtp.host_env, recipient.smtp.user_env, recipient.smtp.password_env]
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def with_notifications(text: str, notifications: Iterable[Notification]) -> str:
     """Return a workflow whose steps with keys can tell these recipients, and no others."""
     notifications = tuple(notifications)
-    issues = any(one.github_issues for one in notifications)
+    issues = any(recipient.github_issues for recipient in notifications)
 
-    def added(found: re.Match[str]) -> str:
-        indent, _, there = found.groups()
-        known = {line.strip().partition(":")[0] for line in there.splitlines()}
-        more = [name for name in notification_secrets(notifications) if name not in known]
+    def added(place: re.Match[str]) -> str:
+        indent, _, there = place.groups()
+        passed = {line.strip().partition(":")[0] for line in there.splitlines()}
+        more = [name for name in notification_secrets(notifications) if name not in passed]
         lines = [_TOLD] if more else []
         lines += [f"{name}: ${{{{ secrets.{name} }}}}\n" for name in more]
-        lines += [_TOKEN] if issues and "GITHUB_TOKEN" not in {*known, *more} else []
-        return found[0] + "".join(f"{indent}{line}" for line in lines)
+        lines += [_TOKEN] if issues and "GITHUB_TOKEN" not in {*passed, *more} else []
+        return place[0] + "".join(f"{indent}{line}" for line in lines)
 
     text = _KEYS.sub(added, without_notifications(text))
     return text.replace(_READS, f"{_READS}{_ISSUES}") if issues else text
@@ -199,21 +199,21 @@ def build_wheel() -> tuple[str, bytes]:
     from importlib import metadata  # slow to load
 
     try:
-        known = metadata.distribution("edison-ci")
+        installed = metadata.distribution("edison-ci")
     except metadata.PackageNotFoundError:
         raise UsageError(
             "edison is not installed, so no wheel can be built", hint="install it with pip first"
         ) from None
-    about = f"edison_ci-{known.version}.dist-info"
+    about = f"edison_ci-{installed.version}.dist-info"
     files = dict(_code())
-    for file in known.files or ():
+    for file in installed.files or ():
         if file.parts[0] == about and file.name not in _NOT_PACKED:
             files[file.as_posix()] = Path(str(file.locate())).read_bytes()
     files[f"{about}/WHEEL"] = _WHEEL.encode()  # replaces that of the original builder
     record = f"{about}/RECORD"
     listed = [f"{name},{_digest(files[name])},{len(files[name])}" for name in sorted(files)]
     files[record] = "".join(f"{row}\n" for row in [*listed, f"{record},,"]).encode()
-    return f"edison_ci-{known.version}-py3-none-any.whl", _zip(files)
+    return f"edison_ci-{installed.version}-py3-none-any.whl", _zip(files)
 
 
 def _code() -> Iterator[tuple[str, bytes]]:

@@ -181,12 +181,12 @@ def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
 def _unexpected(error: BaseException) -> tuple[Problem, ExitCode]:
     """Return what the machine refused, which no code of this tool can help, or a bug."""
     if _is_refused(error):
-        said = f"this machine refused a process, a thread, memory or a file: {error}"
+        message = f"this machine refused a process, a thread, memory or a file: {error}"
         hint = "free some, or raise its limit (ulimit -a), and run the command again"
-        return Problem(Location(""), "machine", said, hint), ExitCode.NOT_MEASURED
-    said = f"a bug in edison: {type(error).__name__}: {error}"
+        return Problem(Location(""), "machine", message, hint), ExitCode.NOT_MEASURED
+    message = f"a bug in edison: {type(error).__name__}: {error}"
     hint = "run again with --debug and report what it prints"
-    return Problem(Location(""), "bug", said, hint), ExitCode.BUG
+    return Problem(Location(""), "bug", message, hint), ExitCode.BUG
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -201,17 +201,17 @@ def _usage(error: click.ClickException, words: list[str]) -> Problem:
     named = [word for word in words if word in commands()][:1]
     path = ctx.command_path if ctx is not None else " ".join(["edison", *named])
     no_words = isinstance(error, click.exceptions.NoArgsIsHelpError)
-    said = "Missing command." if no_words else " ".join(error.format_message().split())
-    return Problem(Location(""), "usage", said, f"see: {path} --help")
+    message = "Missing command." if no_words else " ".join(error.format_message().split())
+    return Problem(Location(""), "usage", message, f"see: {path} --help")
 
 
 def all_commands() -> dict[str, click.Command]:
     """Import and return every command by its full name, or its first; for documentation."""
-    found: dict[str, click.Command] = {}
+    commands_by_name: dict[str, click.Command] = {}
     for name, command in _below(edison, ""):
-        if command not in found.values():
-            found[name] = command
-    return found
+        if command not in commands_by_name.values():
+            commands_by_name[name] = command
+    return commands_by_name
 
 
 def _below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:

@@ -88,8 +88,8 @@ class Bars:
         self._go_up(sum(max(length - 1, 0) // width for length in self._lengths))
         drawn: list[Segment] = []
         self._lengths = []
-        for number, each in enumerate(self._lines(width - 1, height)):
-            cut = Segment.adjust_line_length(list(each), width - 1, pad=False)
+        for number, line_segments in enumerate(self._lines(width - 1, height)):
+            cut = Segment.adjust_line_length(list(line_segments), width - 1, pad=False)
             self._lengths.append(Segment.get_line_length(cut))
             drawn += [Segment.line()] * bool(number) + cut
         return Segments(drawn)
@@ -107,8 +107,8 @@ class Bars:
     def _lines(self, width: int, height: int) -> Iterator[Iterator[Segment]]:
         now = time.monotonic()
         rows = self._meter.rows(now)
-        shown, hidden = _fitting(rows, max(height // 2, 1))
-        yield from self._bar_lines(shown, width)
+        visible, hidden = _fitting(rows, max(height // 2, 1))
+        yield from self._bar_lines(visible, width)
         if hidden:
             yield iter([Segment(f"  {_rest(hidden)}", _FAINT)])
         yield _summary(self._facts(now), width - _ROOM_FOR_A_KEY)
@@ -140,9 +140,9 @@ class Bars:
         for key in _COLUMNS:
             if key in widths:
                 size = widths[key]
-                shown = text[key].ljust(size) if key in _ALIGNED_LEFT else text[key].rjust(size)
+                column = text[key].ljust(size) if key in _ALIGNED_LEFT else text[key].rjust(size)
                 style = _BAD if key == "rate" and row.stopped else _STYLES.get(key, _PLAIN)
-                yield Segment(" " * (1 if key == "unit" else _GAP) + shown, style)
+                yield Segment(" " * (1 if key == "unit" else _GAP) + column, style)
 
     def _bar(self, row: ProgressRow, width: int) -> list[Segment]:
         bar = ProgressBar(
@@ -158,17 +158,17 @@ class Bars:
 
     def _facts(self, now: float) -> dict[str, str]:
         progress = self._meter.progress
-        found = {
+        facts = {
             "percent": f"{100 * progress.done // progress.most_cells}%",
             **self._common_facts(progress),
         }
         if progress.budget_tokens is not None:
-            found["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"
-        found["elapsed"] = duration(self._meter.elapsed_s(now))
+            facts["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"
+        facts["elapsed"] = duration(self._meter.elapsed_s(now))
         left = self._meter.left_s(now)
         if left is not None:
-            found["left"] = f"about {duration(left)} left"
-        return found
+            facts["left"] = f"about {duration(left)} left"
+        return facts
 
 
 def _fitting(rows: Sequence[ProgressRow], room: int) -> tuple[list[ProgressRow], list[ProgressRow]]:
@@ -210,13 +210,13 @@ def _rate(a_second: float | None) -> str:
     return f"{fixed(60 * a_second)}/min"
 
 
-def _summary(found: dict[str, str], width: int) -> Iterator[Segment]:
+def _summary(facts: dict[str, str], width: int) -> Iterator[Segment]:
     for key in _SPARE_FACTS:
-        if _GAP + sum(len(text) + 2 for text in found.values()) - 2 <= width:
+        if _GAP + sum(len(text) + 2 for text in facts.values()) - 2 <= width:
             break
-        found.pop(key, None)
+        facts.pop(key, None)
     yield Segment(" " * _GAP)
-    for number, (key, text) in enumerate(found.items()):
+    for number, (key, text) in enumerate(facts.items()):
         yield Segment(", " if number else "")
         yield Segment(text, _BAD if key == "errors" else _PLAIN)
 

@@ -47,7 +47,7 @@ class CaseChange:
 
     def settle(self, edited: Sequence[EditedFile], cases: Sequence[str]) -> None:
         """Write the edited files, unless a person says no."""
-        terminal, paths = self.terminal, [each.path for each in edited]
+        terminal, paths = self.terminal, [edit.path for edit in edited]
         if not terminal.json:
             self._show(edited)
         asks = is_terminal() and not (terminal.json or self.yes) and bool(edited)
@@ -56,12 +56,12 @@ class CaseChange:
         ):
             terminal.note("nothing is written")
             return
-        for each in edited:
+        for edit in edited:
             listed: list[Json] = [*cases[:_MOST_NAMED]]
-            told = {**self.told, "cases": listed, "count": len(cases)}
-            case_edits.write_edited(self.project, each, self.action, told)
+            about = {**self.told, "cases": listed, "count": len(cases)}
+            case_edits.write_edited(self.project, edit, self.action, about)
         if terminal.json:
-            diff = "".join(each.diff for each in edited)
+            diff = "".join(edit.diff for edit in edited)
             document = {"paths": paths, "cases": list(cases), "diff": diff}
             terminal.document(document | self.facts)
         elif not edited:
@@ -74,18 +74,18 @@ class CaseChange:
     def _show(self, edited: Sequence[EditedFile]) -> None:
         """Show each case with the lines that change, as YAML: rows of a file are long."""
         colors = {"+": GOOD, "-": BAD}
-        shown, left = 0, sum(len(each.changes) for each in edited)
-        for old, new in (pair for each in edited for pair in each.changes):
+        printed, left = 0, sum(len(file.changes) for file in edited)
+        for old, new in (pair for file in edited for pair in file.changes):
             case = old or new
             assert case is not None, "one of them is there"
-            if shown >= _MOST_LINES:
+            if printed >= _MOST_LINES:
                 break
             self.terminal.result(StyledText(str(case.id), bold=True))
             lines = [*text_diff.unified_diff(_lines(old), _lines(new), "", "")][2:]
             for line in lines:
                 if line[:1] in colors:
                     self.terminal.result(StyledText(f"  {line}", colors[line[0]]))
-            shown, left = shown + 1 + len(lines), left - 1
+            printed, left = printed + 1 + len(lines), left - 1
         if left:
             self.terminal.note(f"and {counted(left, 'further case')}")
 

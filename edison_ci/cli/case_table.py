@@ -35,13 +35,13 @@ def show_cases(
 
 def _row(case: Case) -> tuple[str, ...]:
     level = case.difficulty
-    shown = ", ".join(f"{name}: {plain_text(value)}" for name, value in case.inputs.items())
+    inputs = ", ".join(f"{name}: {plain_text(value)}" for name, value in case.inputs.items())
     return (
         case.id,
         case.kind,
         cut(", ".join(case.tags) or "-", NARROW),
         "-" if level is None else f"{level} {case_facts.level_of(level)}",
-        cut(shown, WIDE),
+        cut(inputs, WIDE),
         "-" if case.expected is None else cut(plain_text(case.expected), NARROW),
     )
 

@@ -57,10 +57,10 @@ class _Names(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """Return what fits; the command is imported only if names are not what is wanted."""
-        wanted = None if incomplete.startswith("-") else _wanted(args)
-        if wanted is None:
+        fitting = None if incomplete.startswith("-") else _wanted(args)
+        if fitting is None:
             return super().get_completions(args, incomplete)
-        return complete_name(wanted.kinds, wanted.folder, incomplete)
+        return complete_name(fitting.kinds, fitting.folder, incomplete)
 
 
 class _Bash(_Names, BashComplete):

@@ -165,13 +165,13 @@ def _row(explained: CellExplanation, component: Component) -> tuple[str, ...]:
 
 
 def _judges(terminal: Terminal, explained: CellExplanation) -> None:
-    for said in explained.judgments:
-        title = f"--- reply of {said.model}, answer {said.answer_no}"
+    for reply in explained.judgments:
+        title = f"--- reply of {reply.model}, answer {reply.answer_no}"
         terminal.result(StyledText(title, bold=True))
-        if said.stored is None:
+        if reply.stored is None:
             terminal.result("its text is no longer stored")
             continue
-        _text(terminal, said.stored.completion.text)
+        _text(terminal, reply.stored.completion.text)
 
 
 def _rivals(terminal: Terminal, explained: CellExplanation) -> None:
@@ -182,9 +182,9 @@ def _rivals(terminal: Terminal, explained: CellExplanation) -> None:
         word = {True: "preferred", False: "not preferred", None: "a tie"}[rival.preferred]
         terminal.result(word if rival.status == CellStatus.OK else "not compared in both orders")
         orders = rival.orders if rival.asked else rival.orders[:1]
-        for shown, (winner, reason) in zip(("first", "second"), orders, strict=False):
+        for place, (winner, reason) in zip(("first", "second"), orders, strict=False):
             named = {"this": "this one", "other": "the other", "tie": "a tie"}.get(winner, winner)
-            where = f"shown {shown}: " if rival.asked else "not judged: "
+            where = f"shown {place}: " if rival.asked else "not judged: "
             terminal.result(f"  {where}{named}; {secrets.redacted(reason)}")
 
 
@@ -192,11 +192,11 @@ def _people(terminal: Terminal, explained: CellExplanation) -> None:
     if explained.people:
         terminal.result(StyledText("--- people", bold=True))
     for grade in explained.people:
-        said = "no grade" if grade.score is None else fixed(100 * grade.score)
+        score = "no grade" if grade.score is None else fixed(100 * grade.score)
         flag = ", flagged for a second look" if grade.flagged else ""
         note = f": {secrets.redacted(grade.note)}" if grade.note else ""
         origin = f" (came with run {grade.origin})" if grade.origin else ""
-        terminal.result(f"{grade.actor}{origin}  {said}{flag}{note}")
+        terminal.result(f"{grade.actor}{origin}  {score}{flag}{note}")
 
 
 def _show_answers(terminal: Terminal, explained: CellExplanation) -> None:
@@ -208,7 +208,7 @@ def _show_answers(terminal: Terminal, explained: CellExplanation) -> None:
             f"{answer.tokens_in or 0:,} tokens in, {answer.tokens_out or 0:,} out, "
             f"{answer.latency_ms:,} ms, {answer.finish_reason}, by {answer.served_model or '?'}"
         )
-    judging = [said.stored for said in explained.judgments if said.stored is not None]
+    judging = [reply.stored for reply in explained.judgments if reply.stored is not None]
     if judging:
         spent = sum(stored.cost_microusd for stored in judging)
         terminal.note(f"judging: {counted(len(judging), 'call')}, {dollars(spent)}")

@@ -273,9 +273,9 @@ def _write_workflows(target: Path, files: _WrittenFiles, choice: WorkflowChoice)
 
 def _branch(repository: git.Repository) -> str:
     """Return the default branch, even in a repository without commits."""
-    known = repository.default_branch()
-    if known is not None:
-        return known.removeprefix("origin/")
+    default = repository.default_branch()
+    if default is not None:
+        return default.removeprefix("origin/")
     return command.run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root).line
 
 

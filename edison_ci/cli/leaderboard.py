@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 
 def _show_preferences(
-    terminal: Terminal, found: PreferenceRanking, rows: Sequence[LeaderboardRow]
+    terminal: Terminal, preferences: PreferenceRanking, rows: Sequence[LeaderboardRow]
 ) -> None:
     """Print the ranking by pairwise preferences of the judge, with the range of each rank."""
-    ranking = found.ranking
-    names = _preference_names(found, rows)
-    about = f"head to head, by {found.judge}"
-    mark = simulated_label(found.simulated)
+    ranking = preferences.ranking
+    names = _preference_names(preferences, rows)
+    about = f"head to head, by {preferences.judge}"
+    mark = simulated_label(preferences.simulated)
     if len(ranking.islands) > 1:
         islands = "; ".join(", ".join(names[name] for name in island) for island in ranking.islands)
-        said = f"{about}: no joint ranking, because these groups were never compared: {islands}"
-        terminal.result(said, *mark)
+        sentence = f"{about}: no joint ranking, because these groups were never compared: {islands}"
+        terminal.result(sentence, *mark)
         return
     terminal.result(f"{about}: {ranking.method}, {ranking.n:,} cases or clusters", *mark)
-    beats = f"beats {names[found.baseline]}"
+    beats = f"beats {names[preferences.baseline]}"
     table: list[tuple[str, ...]] = [("rank", "", "Elo-like", beats)]
-    table += [_preference_row(placed, names, found.baseline) for placed in ranking.placed]
+    table += [_preference_row(placed, names, preferences.baseline) for placed in ranking.placed]
     terminal.table(table)
     for note in ranking.notes:
-        for name, shown in names.items():
-            note = note.replace(name, shown)
+        for name, label in names.items():
+            note = note.replace(name, label)
         terminal.note(note)
 
 
@@ -75,9 +75,13 @@ def _preference_row(placed: RankedSystem, names: dict[str, str], baseline: str) 
     )
 
 
-def _preference_names(found: PreferenceRanking, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+def _preference_names(
+    preferences: PreferenceRanking, rows: Sequence[LeaderboardRow]
+) -> dict[str, str]:
     """Return the shortest distinct names of the systems."""
-    played = {name: found.names[name] for island in found.ranking.islands for name in island}
+    played = {
+        name: preferences.names[name] for island in preferences.ranking.islands for name in island
+    }
     labels = {(row.place.prompt, row.place.version): row.label for row in rows}
     several = len({key.prompt for key in played.values()}) > 1
     versions = len({key[:2] for key in played.values()}) > 1
@@ -195,12 +199,12 @@ _REQUIREMENTS = ("min_score", "max_cost", "max_latency")
 def _refuse_mixed(ctx: click.Context, *, recommend: bool) -> None:
     """Raise UsageError if an option belongs to another form of the command."""
     foreign: tuple[str, ...] = _RANKING if recommend else _REQUIREMENTS
-    said = "does not go with --recommend" if recommend else "needs --recommend"
+    problem = "does not go with --recommend" if recommend else "needs --recommend"
     for param in ctx.command.params:
         if param.name not in foreign:
             continue
         if ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT:
-            raise UsageError(f"{param.opts[0]} {said}", hint="see: edison leaderboard --help")
+            raise UsageError(f"{param.opts[0]} {problem}", hint="see: edison leaderboard --help")
 
 
 def _show(terminal: Terminal, board: Leaderboard) -> None:
@@ -251,24 +255,24 @@ def ranks(row: LeaderboardRow) -> str:
 def version_name(row: LeaderboardRow, *, several: bool) -> str:
     """Return the label and hash of a version, with its prompt if there are several."""
     version = plan_versions.short(row.place.version)
-    known = row.label if row.label and version in row.label else f"{row.label or ''} ({version})"
-    return f"{row.place.prompt} {known.strip()}" if several else known.strip()
+    label = row.label if row.label and version in row.label else f"{row.label or ''} ({version})"
+    return f"{row.place.prompt} {label.strip()}" if several else label.strip()
 
 
 def _differences(terminal: Terminal, board: Leaderboard) -> None:
     contrasts = board.contrasts
-    shown = [contrast for contrast in contrasts if contrast.significant]
+    significant = [contrast for contrast in contrasts if contrast.significant]
     tied = [contrast for contrast in contrasts if not contrast.significant]
     names = _names(board.rows)
-    for contrast in shown[:_MOST_CONTRASTS]:
+    for contrast in significant[:_MOST_CONTRASTS]:
         about = f"  {names[contrast.better]} over {names[contrast.worse]}: {_gap(contrast)}"
         terminal.result(StyledText("shown", GOOD), about)
-    for contrast in tied[: max(0, _MOST_CONTRASTS - len(shown))]:
+    for contrast in tied[: max(0, _MOST_CONTRASTS - len(significant))]:
         about = f"    {names[contrast.better]} and {names[contrast.worse]}: {_gap(contrast)}"
         terminal.result(StyledText("tie", ODD), about)
     if contrasts:
         terminal.result(
-            stat_sentences.comparisons_sentence(made=len(contrasts), stand_out=len(shown))
+            stat_sentences.comparisons_sentence(made=len(contrasts), stand_out=len(significant))
         )
     pairs = len(board.rows) * (len(board.rows) - 1) // 2
     if pairs > len(contrasts):
@@ -290,14 +294,14 @@ def _names(rows: Sequence[LeaderboardRow]) -> list[str]:
     models = {row.place.model for row in rows}
     versions = {(row.place.prompt, row.place.version) for row in rows}
     prompts = {row.place.prompt for row in rows}
-    found = []
+    names = []
     for row in rows:
         version = row.label or plan_versions.short(row.place.version)
         words = [row.place.model] if len(models) > 1 or len(versions) == 1 else []
         if len(versions) > 1:
             words.append(f"{row.place.prompt} {version}" if len(prompts) > 1 else version)
-        found.append(" ".join(words))
-    return found
+        names.append(" ".join(words))
+    return names
 
 
 def _notes(board: Leaderboard) -> list[str]:

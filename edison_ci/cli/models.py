@@ -183,8 +183,8 @@ def _show_price(terminal: Terminal, project: Project, model: Model) -> None:
 
 def _show_costs(terminal: Terminal, costs: Mapping[str, CostRange | None]) -> None:
     for experiment, cost in costs.items():
-        shown = "unknown" if cost is None else dollar_range(cost.low, cost.high)
-        terminal.result(f"  a run of {experiment} with this model alone: {shown}")
+        amount = "unknown" if cost is None else dollar_range(cost.low, cost.high)
+        terminal.result(f"  a run of {experiment} with this model alone: {amount}")
     terminal.note("Next: name it under models in an experiment, then edison run")
 
 
@@ -261,15 +261,15 @@ _HINTS = {
 
 def _row(project: Project, model: Model) -> tuple[str, str, str, str, str, str, str]:
     price = project.prices.price_of(model)
-    shown = "unknown" if price is None else f"${price.tokens_in:g}/{price.tokens_out:g}"
+    rates = "unknown" if price is None else f"${price.tokens_in:g}/{price.tokens_out:g}"
     if price is not None and price.tokens_in == price.tokens_out == 0:
-        shown = "free"
+        rates = "free"
     keys = [f"{env}{'' if project.has_key(env) else ' (not set)'}" for env in model.keys.values()]
     return (
         model.name,
         model.provider + (" (simulated)" if model.simulated else ""),
         model.model,
-        shown,
+        rates,
         ", ".join(keys) or "none needed",
         str(model.limits.concurrency),
         project.prices.retires(model) or "",

@@ -70,8 +70,8 @@ class CliState:
         logger.info("project", extra={"root": str(root)})
         # Results that a job for a pull request has not made itself must not be read.
         if "GITHUB_EVENT_NAME" in os.environ and (aside := _set_aside(root)) is not None:
-            said = "set aside: they are not signed, and this job has not made them"
-            click.echo(f"results {said}: {aside}", err=True)
+            why = "set aside: they are not signed, and this job has not made them"
+            click.echo(f"results {why}: {aside}", err=True)
         return root
 
     def set_option(self, name: str, value: Any, source: ParameterSource) -> None:
@@ -259,11 +259,11 @@ class EdisonGroup(Helpful, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command; raises UsageError with the nearest name."""
-        known = self.list_commands(ctx)
+        names = self.list_commands(ctx)
         if (
-            args and args[0] not in known and not ctx.resilient_parsing
+            args and args[0] not in names and not ctx.resilient_parsing
         ):  # not while a shell asks for completions
-            raise click.UsageError(unknown_command(args[0], known), ctx=ctx)
+            raise click.UsageError(unknown_command(args[0], names), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -304,9 +304,9 @@ def optional_first(first: str, second: str) -> Callable[[Any], Any]:
     return click.argument("names", nargs=-1, metavar=f"[{first}] {second}", callback=split)
 
 
-def unknown_command(name: str, known: Iterable[str]) -> str:
+def unknown_command(name: str, names: Iterable[str]) -> str:
     """Return the message about an unknown command."""
-    hint = did_you_mean(name, known, label="commands")
+    hint = did_you_mean(name, names, label="commands")
     return f"unknown command {name!r}; {hint or 'see: edison --help'}"
 
 

@@ -93,8 +93,8 @@ def _changes(terminal: Terminal, planned: planning.Plans) -> None:
     terminal.result(f"Compared with {impact.ref} at {impact.commit[:8]}:")
     affected = {name: why for name, why in impact.affected.items() if name in chosen}
     for name, reasons in terminal.listed([*affected.items()]):
-        shown = ", ".join(reasons[:3]) + (", ..." if len(reasons) > 3 else "")
-        terminal.result(f"  {name} is affected: {shown}")
+        listed = ", ".join(reasons[:3]) + (", ..." if len(reasons) > 3 else "")
+        terminal.result(f"  {name} is affected: {listed}")
     for name in terminal.listed([name for name in impact.unaffected if name in chosen]):
         terminal.result(f"  {name} is not affected")
     if affected:
@@ -141,8 +141,8 @@ def _show(terminal: Terminal, plan: Plan) -> None:
         terminal.result(f"    {reason}")
     if plan.iterations.high > 1:
         low, high = plan.iterations.low, plan.iterations.high
-        said = f"loop of {low:g} to {high:g} iterations; the calls are those of {high:g}"
-        terminal.result(f"    {said}")
+        iterations = f"loop of {low:g} to {high:g} iterations; the calls are those of {high:g}"
+        terminal.result(f"    {iterations}")
     if plan.interims is not None and plan.iterations.high <= 1:
         terminal.result(f"    {_interim_range(plan, plan.interims)}")
     terminal.table(_rows(plan), right=(2, 3, 4, 5), indent=2)
@@ -158,11 +158,11 @@ def _show(terminal: Terminal, plan: Plan) -> None:
 def _interim_range(plan: Plan, kind: Kind) -> str:
     """Return the range of calls of a comparison that may stop early."""
     low, high = interim_analysis.both_sides(kind, plan.cases, plan.calls + plan.reused)
-    said = (
+    sentence = (
         f"with --against both sides are run: {low:,} calls before the first interim analysis, "
         f"at most {high:,}"
     )
-    return f"{said} ({'more_repeats' if kind == 'repeats' else 'adaptive_sampling'})"
+    return f"{sentence} ({'more_repeats' if kind == 'repeats' else 'adaptive_sampling'})"
 
 
 def _simulated(plan: Plan) -> str:

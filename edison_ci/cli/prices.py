@@ -52,13 +52,13 @@ def show(state: CliState, pattern: str | None) -> None:
     """
     terminal = Terminal(state)
     table = _table(state)
-    wanted = {k: v for k, v in sorted(table.models.items()) if not pattern or pattern in k}
-    if pattern and not wanted:
+    models = {k: v for k, v in sorted(table.models.items()) if not pattern or pattern in k}
+    if pattern and not models:
         hint = did_you_mean(pattern, table.models) or "see: edison admin prices show / --json"
         raise UsageError(f"no model's name contains {pattern!r}", hint=hint)
     about = {"date": table.date, "source": table.source, "origin": table.origin}
     if terminal.json:
-        terminal.document({**about, "models": dict(wanted)})
+        terminal.document({**about, "models": dict(models)})
         return
     if not pattern:
         terminal.result(f"{len(table.models):,} models, prices of {table.date} ({table.origin})")
@@ -69,7 +69,7 @@ def show(state: CliState, pattern: str | None) -> None:
     rows: list[tuple[str, ...]] = [
         ("model", "in", "out", "cached in", "cache write", "larger calls", "batch", "retires")
     ]
-    for name, row in list(wanted.items())[:_SHOWN]:
+    for name, row in list(models.items())[:_SHOWN]:
         rates = [f"{row[key]:g}" if key in row else "" for key in keys]
         tiers = ", ".join(
             f"{_pair(tier)} above {tier['tokens']:,}" for tier in row.get("above", ())
@@ -77,8 +77,8 @@ def show(state: CliState, pattern: str | None) -> None:
         batch = _pair(row["batch"]) if "batch" in row else ""
         rows.append((name, *rates, tiers, batch, str(row.get("retires", ""))))
     terminal.table(rows, right=(1, 2, 3, 4))
-    if len(wanted) > _SHOWN:
-        terminal.note(f"and {len(wanted) - _SHOWN:,} more; list all with --json")
+    if len(models) > _SHOWN:
+        terminal.note(f"and {len(models) - _SHOWN:,} more; list all with --json")
     terminal.note(f"dollars per million tokens, of {table.date} ({table.origin})")
 
 

@@ -72,30 +72,30 @@ class Display:
             return
         self._tenth = -1
         repeats = interim.at // interim.number * (interim.number + 1)
-        said = (
+        note = (
             f"  interim analysis {interim.number} of {interim.of}: not clear yet, "
             f"continuing with {repeats} repeats per case"
         )
-        self._terminal.note(said)
+        self._terminal.note(note)
 
     def waiting(self, run: str) -> None:
         """Print that another run of the experiment has to end first."""
         self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
 
-    def batch(self, said: str) -> None:
+    def batch(self, note: str) -> None:
         """Print what became of a batch, or what is wrong with the shared cache."""
         self.clear()
-        self._terminal.note(said)
+        self._terminal.note(note)
 
-    def steered(self, by: str, said: str, done: bool) -> None:
+    def steered(self, by: str, change: str, done: bool) -> None:
         """Print what a person changed in this run from elsewhere."""
         who = f"steered by {by}:" if done else f"refused to {by}:"
-        self._terminal.note(StyledText(who, ODD), f" {said}")
+        self._terminal.note(StyledText(who, ODD), f" {change}")
 
-    def worker(self, said: str) -> None:
+    def worker(self, note: str) -> None:
         """Print what became of a worker."""
         if not self._quiet:
-            self._terminal.note(StyledText("workers:", ODD), f" {said}")
+            self._terminal.note(StyledText("workers:", ODD), f" {note}")
 
     def stopping(self, in_flight: int) -> None:
         """Print that the run stops after the calls in flight."""
@@ -157,22 +157,22 @@ class _Screen:
     def _suspended(self, _number: int, _frame: object) -> None:
         """Remove the bars on Ctrl-Z, so that the shell gets a clean screen; restore them later."""
         with self._lock:
-            shown = self._bars is not None
+            visible = self._bars is not None
             self._hide()
         os.kill(os.getpid(), signal.SIGSTOP)
-        if shown:
+        if visible:
             self._show()
 
 
 def facts(progress: Progress) -> dict[str, str]:
     """Return the parts of a progress line: cells, and errors and cost if there are any."""
     of = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")
-    found = {"cells": f"{progress.done:,} of {of}"}
+    parts = {"cells": f"{progress.done:,} of {of}"}
     wrong = progress.cells["error"]
     if wrong:
-        found["errors"] = counted(wrong, "error")
+        parts["errors"] = counted(wrong, "error")
     spent, budget = progress.usage.cost_microusd, progress.budget_microusd
     if spent:
         limit = f" of {dollars(budget)}" if budget is not None else ""
-        found["cost"] = f"{dollars(spent)}{limit}"
-    return found
+        parts["cost"] = f"{dollars(spent)}{limit}"
+    return parts

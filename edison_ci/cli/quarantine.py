@@ -175,15 +175,15 @@ def suggest(state: CliState, experiment: str | None) -> None:
     terminal.note(f"The rule: {case_history.RULE}.")
 
 
-def show_flaky(terminal: Terminal, found: Flakiness) -> None:
+def show_flaky(terminal: Terminal, flaky_cases: Flakiness) -> None:
     """Print the number of flaky cases, and the first of them."""
-    if not found.questions:
+    if not flaky_cases.questions:
         return
-    cases, asked = found.cases, counted(found.questions, "question")
-    said = f"{counted(len(cases), 'flaky case')}: answers to the same question disagree"
+    cases, asked = flaky_cases.cases, counted(flaky_cases.questions, "question")
+    sentence = f"{counted(len(cases), 'flaky case')}: answers to the same question disagree"
     terminal.result(
         "  ",
-        StyledText(said, ODD if cases else GOOD),
+        StyledText(sentence, ODD if cases else GOOD),
         f" ({asked} with {case_history.FEWEST}+ answers)",
     )
     if cases:
@@ -191,31 +191,33 @@ def show_flaky(terminal: Terminal, found: Flakiness) -> None:
 
 
 def _show_suggestions(
-    terminal: Terminal, name: str, found: Flakiness, aside: set[tuple[str, str]]
+    terminal: Terminal, name: str, of_experiment: Flakiness, aside: set[tuple[str, str]]
 ) -> None:
-    mark = simulated_label(found.simulated)
+    mark = simulated_label(of_experiment.simulated)
     terminal.result(StyledText(name, bold=True), *mark)
-    if not found.runs:
+    if not of_experiment.runs:
         terminal.note("no complete run yet: edison run")
         return
-    asked = f"{counted(found.questions, 'question')} with {case_history.FEWEST} or more answers"
-    terminal.result(f"  {counted(len(found.cases), 'flaky case')} by {asked}")
-    if found.too_few:
+    asked = (
+        f"{counted(of_experiment.questions, 'question')} with {case_history.FEWEST} or more answers"
+    )
+    terminal.result(f"  {counted(len(of_experiment.cases), 'flaky case')} by {asked}")
+    if of_experiment.too_few:
         terminal.note(
-            f"{counted(found.too_few, 'question')} with fewer: try edison run --repeats 5"
+            f"{counted(of_experiment.too_few, 'question')} with fewer: try edison run --repeats 5"
         )
-    for flaky in found.found[:_LISTED]:
+    for flaky in of_experiment.found[:_LISTED]:
         terminal.result(f"    {_flaky_text(flaky)}{_aside(name, flaky, aside)}")
-    if len(found.found) > _LISTED:
-        terminal.result(f"    and {len(found.found) - _LISTED:,} more: see --json")
-    if found.found and len(found.found) >= _MANY * found.questions:
+    if len(of_experiment.found) > _LISTED:
+        terminal.result(f"    and {len(of_experiment.found) - _LISTED:,} more: see --json")
+    if of_experiment.found and len(of_experiment.found) >= _MANY * of_experiment.questions:
         terminal.note(
             "So many flaky cases point to the prompt or the grading: a quarantine would hide the "
             "cause."
         )
-    new = [case for case in found.cases if (name, case) not in aside]
+    new = [case for case in of_experiment.cases if (name, case) not in aside]
     if new:
-        first = next(flaky for flaky in found.found if flaky.case == new[0])
+        first = next(flaky for flaky in of_experiment.found if flaky.case == new[0])
         words = ("edison", "quarantine", "add", name, new[0], "--reason", _reason(first))
         terminal.note("Put one in quarantine with:")
         terminal.note(f"  {shlex.join(words)}")

@@ -109,14 +109,14 @@ def _note_left_out(terminal: Terminal, kept: StoredAnswers) -> None:
     gradable = kept.gradable
     if gradable.changed:
         more = ", ..." if gradable.changed > len(gradable.examples) else ""
-        said = "prompt, model or input changed since: "
+        why = "prompt, model or input changed since: "
         terminal.note(
             StyledText(f"{counted(gradable.changed, 'cell')} left out", ODD),
-            f", {said}{', '.join(gradable.examples)}{more}",
+            f", {why}{', '.join(gradable.examples)}{more}",
         )
     if gradable.gone:
-        said = ", their prompt, model or case no longer exists"
-        terminal.note(StyledText(f"{counted(gradable.gone, 'cell')} left out", ODD), said)
+        why = ", their prompt, model or case no longer exists"
+        terminal.note(StyledText(f"{counted(gradable.gone, 'cell')} left out", ODD), why)
     if gradable.missing:
         terminal.note(
             f"{counted(gradable.missing, 'cell')} of the current files are not in {kept.run.id}"

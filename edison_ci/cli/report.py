@@ -155,55 +155,55 @@ class _Writing:
             )
         files.refuse_folder(self.out)
 
-    def write(self, connection: sqlite3.Connection, found: Report) -> None:
+    def write(self, connection: sqlite3.Connection, report: Report) -> None:
         """Write the report to its file, or to stdout."""
         site = sites.Site(self.project.root, self.project.file)
         if self.kind == reporters.BUNDLE or self.folder or reporters.reporter(self.kind).texts:
-            runs = ", ".join(view.run.id for view in found.runs)
+            runs = ", ".join(view.run.id for view in report.runs)
             site.note_export(f"run {runs} as {self.kind}", str(self.out or "stdout"))
         if self.kind == reporters.BUNDLE:
             reporters.REPORTERS.load(reporters.BUNDLE)(
-                site, [view.run for view in found.runs], self.out
+                site, [view.run for view in report.runs], self.out
             )
-            self._tell(found)
+            self._tell(report)
             return
         private, texts = self.project.file.settings.private, reporters.reporter(self.kind).texts
         if private and texts:
             self.terminal.note("this project is private: texts and reasons are left out")
         if self.folder and self.out is not None:
-            self._pages(found, self.out)
-            self._tell(found)
+            self._pages(report, self.out)
+            self._tell(report)
             return
-        sources = replace(reports.sources_of(connection, self.project, found), raw=self.raw)
-        content = reporters.rendered(found, self.kind, sources)
+        sources = replace(reports.sources_of(connection, self.project, report), raw=self.raw)
+        content = reporters.rendered(report, self.kind, sources)
         if self.out is not None:
             files.write_whole(self.out, content)
-            self._tell(found)
+            self._tell(report)
             return
         if isinstance(content, bytes):
             self._refuse_stdout(f"report{reporters.reporter(self.kind).suffix}")
             return
-        shown = texts and sys.stdout.isatty()
+        on_terminal = texts and sys.stdout.isatty()
         for line in [content] if isinstance(content, str) else content:
-            self.terminal.raw(clean(line) if shown else line)
+            self.terminal.raw(clean(line) if on_terminal else line)
 
-    def _pages(self, found: Report, out: Path) -> None:
+    def _pages(self, report: Report, out: Path) -> None:
         """Write the pages of `edison serve` on a copy that has the runs of a report alone."""
         # Imports Datasette, which no other format needs.
         from edison_ci.web.serving import Serving
         from edison_ci.web.static_pages import require_few_cells, write_static_pages
 
-        require_few_cells(sum(view.run.cells_planned for view in found.runs))
-        project, run_ids = self.project, [view.run.id for view in found.runs]
+        require_few_cells(sum(view.run.cells_planned for view in report.runs))
+        project, run_ids = self.project, [view.run.id for view in report.runs]
         with stored_runs.runs_apart(project, run_ids) as copy:
             serving = Serving(copy, project.root, project.file.project, "127.0.0.1", 0)
             files.write_folder(out, lambda write: asyncio.run(write_static_pages(serving, write)))
 
-    def _tell(self, found: Report) -> None:
+    def _tell(self, report: Report) -> None:
         if self.terminal.json:
-            runs = [view.run.id for view in found.runs]
-            told = {"format": self.kind, "file": str(self.out), "verdict": found.verdict}
-            self.terminal.document({**told, "runs": runs})
+            runs = [view.run.id for view in report.runs]
+            about = {"format": self.kind, "file": str(self.out), "verdict": report.verdict}
+            self.terminal.document({**about, "runs": runs})
         self.terminal.note(f"wrote {self.out}")
 
 

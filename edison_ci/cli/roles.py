@@ -94,9 +94,9 @@ def set_(state: CliState, name: str, role: str) -> None:
       edison roles set bob editor
     """
     before = member_edits.set_role(_site(state), name, role)
-    said = f"{member_edits.shown_name(before)} is {role}, before: {before.role}"
+    sentence = f"{member_edits.shown_name(before)} is {role}, before: {before.role}"
     changed = {**member_edits.member_entry(before), "role": role, "before": before.role}
-    _told(state, said, {"changed": changed})
+    _told(state, sentence, {"changed": changed})
 
 
 @roles.command(cls=EdisonCommand)
@@ -134,11 +134,13 @@ def transfer_(state: CliState, name: str) -> None:
       edison roles transfer bob
     """
     new, old = member_edits.transfer(_site(state), name)
-    said = (
+    sentence = (
         f"{member_edits.shown_name(new)} is an owner, and {member_edits.shown_name(old)} an admin"
     )
     _told(
-        state, said, {"owner": member_edits.shown_name(new), "admin": member_edits.shown_name(old)}
+        state,
+        sentence,
+        {"owner": member_edits.shown_name(new), "admin": member_edits.shown_name(old)},
     )
 
 
@@ -180,18 +182,21 @@ def invite(state: CliState, name: str, role: str, email: str | None, note: str) 
     after = {**member_edits.member_entry(member), "branch": done.result.branch}
     site.note(site.entry(actor, "roles invite", member_edits.shown_name(member), after=after))
     if terminal.json:
-        told = {"branch": done.result.branch, "pull_request": None if pull is None else pull.url}
-        terminal.document({"invited": member_edits.member_entry(member), **told})
-    for said in done.notes:
-        terminal.result(said.replace("`", ""))
+        proposed = {
+            "branch": done.result.branch,
+            "pull_request": None if pull is None else pull.url,
+        }
+        terminal.document({"invited": member_edits.member_entry(member), **proposed})
+    for line in done.notes:
+        terminal.result(line.replace("`", ""))
 
 
-def _told(state: CliState, said: str, document: dict[str, Any]) -> None:
+def _told(state: CliState, sentence: str, document: dict[str, Any]) -> None:
     terminal = Terminal(state)
     if terminal.json:
         terminal.document(document)
         return
-    terminal.result(said)
+    terminal.result(sentence)
     terminal.note(_SYNC)
 
 
@@ -245,11 +250,11 @@ def passwd(state: CliState, name: str, stdin: bool) -> None:
     terminal, accounts = Terminal(state), _accounts(state)
     member = accounts.member(name)
     ended = accounts.set_password(name, _read() if stdin else _new_password(name))
-    known = str(member.github or member.email)
+    name_in_file = str(member.github or member.email)
     if terminal.json:
-        terminal.document({"member": known, "role": member.role, "sessions_ended": ended})
+        terminal.document({"member": name_in_file, "role": member.role, "sessions_ended": ended})
         return
-    terminal.result(f"{known} ({member.role}) can sign in with the new password")
+    terminal.result(f"{name_in_file} ({member.role}) can sign in with the new password")
     if ended:
         terminal.note(f"{counted(ended, 'session')} ended; tokens stay valid: edison roles tokens")
 
@@ -275,10 +280,10 @@ def token(state: CliState, name: str, label: str, expires: int | None) -> None:
       edison roles token ada --json
     """
     terminal, accounts = Terminal(state), _accounts(state)
-    said = " ".join(label.split())
-    if len(said) > _LABEL:
+    purpose = " ".join(label.split())
+    if len(purpose) > _LABEL:
         raise UsageError(f"a name has at most {_LABEL} characters", hint="use a shorter name")
-    made, secret = accounts.new_token(name, label=said, days=expires)
+    made, secret = accounts.new_token(name, label=purpose, days=expires)
     if terminal.json:
         document = {"schema_version": SCHEMA_VERSION, "token": secret, **_token_json(made)}
         terminal.raw(json.dumps(document, indent=2))  # every other output redacts tokens
@@ -310,14 +315,14 @@ def tokens(state: CliState, name: str | None, page: int) -> None:
     pages = max(1, -(-total // _PAGE))
     if page > pages:
         raise UsageError(f"there is no page {page}", hint=f"the last one is --page {pages}")
-    found = accounts.file.tokens(names, most=_PAGE, skip=(page - 1) * _PAGE)
+    tokens_of_page = accounts.file.tokens(names, most=_PAGE, skip=(page - 1) * _PAGE)
     if terminal.json:
-        listed = [_token_json(each) for each in found]
+        listed = [_token_json(token) for token in tokens_of_page]
         terminal.document({"tokens": listed, "total": total, "page": page, "pages": pages})
         return
     rows = [
         (e.id, e.name, e.label, e.created_at, e.expires_at or "never", e.used_at or "never")
-        for e in found
+        for e in tokens_of_page
     ]
     head = ("id", "member", "name", "made", "expires", "last used")
     _show_table(terminal, head, rows, "there are no tokens; create one: edison roles token NAME")
@@ -340,11 +345,13 @@ def revoke(state: CliState, token_or_name: str) -> None:
     """
     terminal, accounts = Terminal(state), _accounts(state)
     gone = accounts.revoke(token_or_name)
-    one = [each.id for each in gone] == [token_or_name]
+    single = [token.id for token in gone] == [token_or_name]
     if terminal.json:
-        terminal.document({"revoked": [_token_json(each) for each in gone], "password": not one})
+        terminal.document(
+            {"revoked": [_token_json(token) for token in gone], "password": not single}
+        )
         return
-    if one:
+    if single:
         terminal.result(f"token {token_or_name} of {gone[0].name} is revoked")
     else:
         terminal.result(
@@ -377,8 +384,8 @@ def _accounts(state: CliState) -> site_accounts.Accounts:
 def _new_password(name: str) -> str:
     if not sys.stdin.isatty():
         raise UsageError("the password prompt needs a terminal", hint="pass it on stdin: --stdin")
-    said = f"New password of {name}, at least {site_accounts.SHORTEST} characters"
-    return str(click.prompt(said, hide_input=True, confirmation_prompt=True, err=True))
+    question = f"New password of {name}, at least {site_accounts.SHORTEST} characters"
+    return str(click.prompt(question, hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _read() -> str:
@@ -389,7 +396,7 @@ def _read() -> str:
 
 
 def _name(access: MemberAccess) -> str:
-    return " / ".join(each for each in (access.member.github, access.member.email) if each)
+    return " / ".join(name for name in (access.member.github, access.member.email) if name)
 
 
 def _sign_in_methods(access: MemberAccess) -> str:

@@ -152,18 +152,18 @@ def list_keys(state: CliState) -> None:
     site = sites.Site(project.root, project.file)
     states = sealed_keys.key_states(project, key_environment(project), site.clock().date())
     if terminal.json:
-        terminal.document({"keys": [_state_json(each) for each in states]})
+        terminal.document({"keys": [_state_json(key) for key in states]})
         return
     if not states:
         terminal.note("no model needs a key, and none is sealed")
         return
     head = ("key", "ends in", "taken from", "sealed", "used by", "default of")
     terminal.table([head, *map(_row, states)])
-    for each in states:
-        if each.fault:
-            terminal.note(StyledText(each.name, BAD), f": {each.fault}")
-        elif each.sealed and each.since and each.age_days is None:
-            terminal.note(StyledText(each.name, ODD), f": sealed on {each.since}, in the future")
+    for key in states:
+        if key.fault:
+            terminal.note(StyledText(key.name, BAD), f": {key.fault}")
+        elif key.sealed and key.since and key.age_days is None:
+            terminal.note(StyledText(key.name, ODD), f": sealed on {key.since}, in the future")
 
 
 def _row(state: KeyState) -> tuple[str, ...]:
@@ -209,37 +209,37 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     terminal, project = Terminal(state), lookup.open_project(state)
     run_sessions.require_editor(project, "secrets test")
     site = sites.Site(project.root, project.file)
-    known = [
-        each.name
-        for each in sealed_keys.key_states(project, key_environment(project), site.clock().date())
-        if each.source not in ("missing", "identity")
+    testable = [
+        key.name
+        for key in sealed_keys.key_states(project, key_environment(project), site.clock().date())
+        if key.source not in ("missing", "identity")
     ]
-    chosen = list(dict.fromkeys(names)) or known
+    chosen = list(dict.fromkeys(names)) or testable
     if not chosen:
         raise UsageError("no key is set or sealed", hint="edison secrets seal NAME")
     tested = []
     for name in chosen:
-        found = model_calls.check_by_list(project, name, offline=state.offline)
-        if found.model is not None and _may_call(terminal, found, yes=yes):
-            found = model_calls.check_by_call(project, name, found.model, offline=state.offline)
-        tested.append(found)
+        result = model_calls.check_by_list(project, name, offline=state.offline)
+        if result.model is not None and _may_call(terminal, result, yes=yes):
+            result = model_calls.check_by_call(project, name, result.model, offline=state.offline)
+        tested.append(result)
     if terminal.json:
         keys = [fields_of(test, "name", "verdict", "said") for test in tested]
         terminal.document({"keys": keys})
     else:
-        for each in tested:
-            color = {"ok": GOOD, "unknown": ODD}.get(each.verdict, BAD)
-            terminal.result(StyledText(each.verdict, color), f"  {each.name}: {each.said}")
-    if any(each.verdict != "ok" for each in tested):
+        for key in tested:
+            color = {"ok": GOOD, "unknown": ODD}.get(key.verdict, BAD)
+            terminal.result(StyledText(key.verdict, color), f"  {key.name}: {key.said}")
+    if any(key.verdict != "ok" for key in tested):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
-def _may_call(terminal: Terminal, found: KeyTest, *, yes: bool) -> bool:
+def _may_call(terminal: Terminal, result: KeyTest, *, yes: bool) -> bool:
     if yes or terminal.json or not sys.stdin.isatty():
         return yes
-    assert found.model is not None, "there is a model to call"
-    said = f"{found.name}: {found.said}. Send one short call to {found.model.name}?"
-    return click.confirm(said, err=True)
+    assert result.model is not None, "there is a model to call"
+    question = f"{result.name}: {result.said}. Send one short call to {result.model.name}?"
+    return click.confirm(question, err=True)
 
 
 @secrets.command(cls=EdisonCommand)

@@ -231,8 +231,8 @@ def _prepare(site: Site, request: ServeRequest, *, offline: bool) -> web_serving
 
 def _warnings(serving: web_serving.Serving) -> Iterator[str]:
     if not web_serving.is_this_machine(serving.host) and not serving.access.tls:
-        said = "without HTTPS, passwords and pages can be read in transit"
-        yield f"{said}; put a proxy in front: --behind-tls"
+        problem = "without HTTPS, passwords and pages can be read in transit"
+        yield f"{problem}; put a proxy in front: --behind-tls"
     for other in serving.projects.listing().unreadable if serving.projects is not None else ():
         yield f"{other.name} is not served: {other.problem}"
 

@@ -185,9 +185,9 @@ class Terminal:
 
     def listed(self, items: Sequence[Item], *, most: int = MOST_LISTED) -> Iterator[Item]:
         """Yield items to print; a terminal is given the first ones, and told of the others."""
-        shown = items[:most] if _on_screen() else items
-        yield from shown
-        self._note_cut(len(items) - len(shown))
+        visible = items[:most] if _on_screen() else items
+        yield from visible
+        self._note_cut(len(items) - len(visible))
 
     def _note_cut(self, count: int) -> None:
         if count:
@@ -209,8 +209,10 @@ class Terminal:
 
     def complaint(self, error: EdisonError) -> None:
         """Print an error to stderr that does not stop the command."""
-        said = f"{error.message}; {error.hint}" if error.hint else error.message
-        self._print(sys.stderr, (StyledText("error:", BAD, bold=True), f" {without_pieces(said)}"))
+        message = f"{error.message}; {error.hint}" if error.hint else error.message
+        self._print(
+            sys.stderr, (StyledText("error:", BAD, bold=True), f" {without_pieces(message)}")
+        )
 
     def problems(self, problems: Iterable[Problem]) -> None:
         """Print problems as the result, each with its hint; with --quiet, only errors."""
@@ -291,13 +293,13 @@ class Terminal:
         self, stream: TextIO | None, parts: Iterable[str | StyledText], hang: int | None = None
     ) -> None:
         color, width = _color_wanted(self._state, stream), screen_width(stream)
-        shown = [
+        texts = [
             StyledText(line(part)) if isinstance(part, str) else part._replace(text=line(part.text))
             for part in parts
         ]
         if width is not None:
-            shown = wrapped(shown, width, hang)
-        write(stream, "".join(_painted(part, color=color) for part in shown))
+            texts = wrapped(texts, width, hang)
+        write(stream, "".join(_painted(part, color=color) for part in texts))
 
 
 def _painted(part: StyledText, *, color: bool) -> str:
@@ -344,7 +346,7 @@ def wrapped(parts: Sequence[StyledText], width: int, hang: int | None = None) ->
             ends = len(text[space[0] :]) - len(text[space[0] :].lstrip())
             breaks |= {space[0] + index for index in range(ends)}
             column, space = indent + column - space[1] - ends, None
-    done, found = 0, []
+    done, broken = 0, []
     for part in parts:
         made = "".join(
             character
@@ -354,9 +356,9 @@ def wrapped(parts: Sequence[StyledText], width: int, hang: int | None = None) ->
             else "\n" + " " * indent
             for index, character in enumerate(part.text)
         )
-        found.append(part._replace(text=made))
+        broken.append(part._replace(text=made))
         done += len(part.text)
-    return found
+    return broken
 
 
 def fitting(rows: Sequence[Sequence[str]], width: int, drop: Sequence[int] = ()) -> list[int]:
@@ -365,7 +367,7 @@ def fitting(rows: Sequence[Sequence[str]], width: int, drop: Sequence[int] = ())
     kept = [*range(len(widths))]
     last = [column for column in reversed(kept) if column > 1 and column not in drop]
     for column in (*drop, *last):
-        if sum(widths[each] + 2 for each in kept) - 2 <= width:
+        if sum(widths[place] + 2 for place in kept) - 2 <= width:
             break
         kept.remove(column)
     return kept
@@ -392,11 +394,11 @@ def write(stream: TextIO | None, text: str, *, obey: bool = False) -> None:
     if in_actions() and not obey:
         text = without_commands(text)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    shown = text.encode(encoding, errors="backslashreplace").decode(encoding)
+    encodable = text.encode(encoding, errors="backslashreplace").decode(encoding)
     if stream is sys.stderr:
         flush(sys.stdout)  # keeps the order of both streams
     try:
-        stream.write(shown + "\n")
+        stream.write(encodable + "\n")
     except OSError as error:
         _close_broken(stream, error)
 
@@ -425,14 +427,14 @@ def _close_broken(stream: TextIO, error: OSError) -> None:
 
 def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
     """Return rows as aligned lines; columns in `right` are aligned right."""
-    shown = [[line(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
+    cells = [[line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(
             cell.rjust(width) if index in right else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in shown
+        for row in cells
     ]
 
 
@@ -463,11 +465,11 @@ _LONGEST_SPARKLINE = 60
 def sparkline(values: Sequence[float | None], *, from_zero: bool = False) -> str:
     """Return the last 60 numbers as a line of bars; a missing number is a blank."""
     values = values[-_LONGEST_SPARKLINE:]
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return ""
     bars = _BARS if _can_encode(_BARS) else _PLAIN_BARS
-    low, high = (0.0 if from_zero else min(known)), max(known)
+    low, high = (0.0 if from_zero else min(numbers)), max(numbers)
     width = high - low
     if width <= 0:
         return "".join(" " if value is None else bars[3 if high else 0] for value in values)

@@ -70,14 +70,14 @@ def _show(terminal: Terminal, trend: ExperimentTrend, days: str) -> None:
     terminal.result(StyledText(trend.experiment, bold=True), about)
     if not trend.points:
         return
-    shown = trend.points[-_SHOWN:]
+    newest = trend.points[-_SHOWN:]
     table: list[tuple[str, ...]] = [
         ("", "time", "score", "passed", "cost", "cost/answer", "latency", "")
     ]
-    table += [_row(point) for point in shown]
+    table += [_row(point) for point in newest]
     terminal.table(table, right=(4, 5))
-    if len(trend.points) > len(shown):
-        terminal.note(f"{len(trend.points) - len(shown):,} older runs are in the sparklines only")
+    if len(trend.points) > len(newest):
+        terminal.note(f"{len(trend.points) - len(newest):,} older runs are in the sparklines only")
     if len(trend.points) > 1:
         terminal.table(_lines(trend.points))
     if trend.drift is not None:
@@ -121,10 +121,10 @@ def _lines(series: Sequence[TrendRun]) -> list[tuple[str, ...]]:
 
 
 def _ends(values: Sequence[float | None], say: Any) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return "-"
-    low, high, last = say(min(known)), say(max(known)), say(known[-1])
+    low, high, last = say(min(numbers)), say(max(numbers)), say(numbers[-1])
     return f"{low} to {high}, now {last}"
 
 

@@ -14,6 +14,7 @@ from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import load, project_files
 from edison_ci.documents import files
+from edison_ci.documents.record_json import fields_of
 from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -64,11 +65,9 @@ def list_trust(state: CliState) -> None:
     terminal, project = Terminal(state), _project(state)
     pairs = trust_edits.trusted_pairs(project, trust_edits.permissions(project, os.environ))
     if terminal.json:
-        told = [
-            {"key": p.key, "hosts": p.hosts, "by": p.basis, "models": [*p.models]} for p in pairs
-        ]
+        listed = [fields_of(pair, "key", "hosts", "models", by="basis") for pair in pairs]
         others = project.trust.model_dump(mode="json", exclude={"version", "keys"})
-        terminal.document({"base": project.proposed, "pairs": told, **others})
+        terminal.document({"base": project.proposed, "pairs": listed, **others})
         return
     if pairs:
         rows = [(p.key, p.hosts, p.basis, ", ".join(p.models) or "no model") for p in pairs]
@@ -95,8 +94,8 @@ def _show_others(terminal: Terminal, file: TrustFile) -> None:
         terminal.result(f"code in pull requests: {', '.join(file.code.paths) or 'none'}")
     identities = {} if file.identities is None else file.identities.model_dump(exclude_none=True)
     for provider, identity in identities.items():
-        said = ", ".join(f"{name} {value}" for name, value in identity.items() if name != "hosts")
-        terminal.result(f"{provider} in jobs of GitHub without a key: {said}")
+        claims = ", ".join(f"{name} {value}" for name, value in identity.items() if name != "hosts")
+        terminal.result(f"{provider} in jobs of GitHub without a key: {claims}")
     for key in file.results.public_keys:
         terminal.result(f"results signed by {key} are accepted")
     if not file.builtin:
@@ -153,48 +152,52 @@ def check_trust(state: CliState, names: tuple[str, ...]) -> None:
         if name not in project.models:
             hint = did_you_mean(name, project.models, label="models")
             raise UsageError(f"there is no model {name!r}", hint=hint)
-    found = trust_edits.permissions(project, os.environ)
-    chosen = [each for each in found if not names or each.model in names]
+    permissions = trust_edits.permissions(project, os.environ)
+    chosen = [permission for permission in permissions if not names or permission.model in names]
     unused = [
         (pair.key, pair.hosts)
-        for pair in trust_edits.trusted_pairs(project, found)
+        for pair in trust_edits.trusted_pairs(project, permissions)
         if pair.basis == "trust.yaml" and not pair.models
     ]
     if terminal.json:
         pairs = [{"key": key, "host": host} for key, host in unused]
-        terminal.document({"keys": [_as_json(each) for each in chosen], "unused": pairs})
+        terminal.document(
+            {"keys": [_permission_json(permission) for permission in chosen], "unused": pairs}
+        )
     else:
-        for each in chosen:
-            _show(terminal, each)
+        for permission in chosen:
+            _show(terminal, permission)
         if not chosen:
             terminal.note("no model sends a key")
         for key, host in unused if not names else ():
             terminal.note(f"no model sends {key} to {host}, which trust.yaml allows")
-    if any(each.basis == "not allowed" and each.host for each in chosen):
+    if any(permission.basis == "not allowed" and permission.host for permission in chosen):
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-def _show(terminal: Terminal, each: Permission) -> None:
-    if not each.host:
-        said = f"  {each.model}: {each.key} goes to the address in {each.variable}, not set here"
-        terminal.result(StyledText("unknown", ODD), said)
+def _show(terminal: Terminal, permission: Permission) -> None:
+    if not permission.host:
+        goal = f"the address in {permission.variable}, not set here"
+        route = f"  {permission.model}: {permission.key} goes to {goal}"
+        terminal.result(StyledText("unknown", ODD), route)
         return
-    what = "credentials of a job" if each.basis == "identity" else each.key
-    said = f"  {each.model}: {what} to {each.host}"
-    if each.basis == "not allowed":
-        path = f" with the path {each.path}" if each.path else ""
-        terminal.result(StyledText("refused", BAD), f"{said}{path}, which nothing allows")
-        terminal.note(f"    {each.hint}")
+    what = "credentials of a job" if permission.basis == "identity" else permission.key
+    route = f"  {permission.model}: {what} to {permission.host}"
+    if permission.basis == "not allowed":
+        path = f" with the path {permission.path}" if permission.path else ""
+        terminal.result(StyledText("refused", BAD), f"{route}{path}, which nothing allows")
+        terminal.note(f"    {permission.hint}")
         return
-    terminal.result(StyledText("allowed", GOOD), f"{said}, by {_by(each)}")
-    if each.host.startswith("http://"):
+    terminal.result(StyledText("allowed", GOOD), f"{route}, by {_by(permission)}")
+    if permission.host.startswith("http://"):
         terminal.note("    without encryption")
 
 
-def _by(each: Permission) -> str:
+def _by(permission: Permission) -> str:
     words = {"trust.yaml": "its entry in trust.yaml", "built in": "the built-in pair"}
-    return words.get(each.basis, "the identity in trust.yaml")
+    return words.get(permission.basis, "the identity in trust.yaml")
 
 
-def _as_json(each: Permission) -> dict[str, Any]:
-    return {"model": each.model, "key": each.key, "host": each.host or None, "by": each.basis}
+def _permission_json(permission: Permission) -> dict[str, Any]:
+    where = fields_of(permission, "model", "key", by="basis")
+    return {**where, "host": permission.host or None}

@@ -64,7 +64,7 @@ def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
     """Return the projects of the given paths, and the files in each."""
     if not paths:
         return {load.find_root(state.folder): set()}
-    found: dict[Path, set[str]] = {}
+    names_by_root: dict[Path, set[str]] = {}
     for path in paths:
         place = state.folder / path
         if not os.path.lexists(place):
@@ -74,18 +74,20 @@ def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
         at = place.resolve() if place.is_dir() else place.parent.resolve() / place.name
         root = load.find_root(at if at.is_dir() else at.parent)
         name = at.relative_to(root).as_posix()
-        found.setdefault(root, set()).add("" if name == "." else name)
-    return found
+        names_by_root.setdefault(root, set()).add("" if name == "." else name)
+    return names_by_root
 
 
 def _inspect(root: Path, names: set[str]) -> validation.Inspection:
-    found = validation.inspect(root)
-    if any(problem.code == "trust" for problem in found.problems):
+    inspection = validation.inspect(root)
+    if any(problem.code == "trust" for problem in inspection.problems):
         # Loads the database, which takes longer than a validation.
         from edison_ci.access.site import audit_untrusted
 
-        audit_untrusted(root, found.problems)
-    return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))
+        audit_untrusted(root, inspection.problems)
+    return dataclasses.replace(
+        inspection, problems=_selected(inspection.problems, inspection.project, names)
+    )
 
 
 def _proved(
@@ -94,12 +96,12 @@ def _proved(
     """Return a report with what its data show of the checks; wrong files are mended first."""
     if report.project is None or any(p.severity is Severity.ERROR for p in report.problems):
         return report
-    found = [
-        config_proof.prove_checks(report.project, each)
-        for each in report.project.experiments.values()
+    new_proofs = [
+        config_proof.prove_checks(report.project, experiment)
+        for experiment in report.project.experiments.values()
     ]
-    proofs += found
-    findings = [problem for proof in found for problem in proof.findings]
+    proofs += new_proofs
+    findings = [problem for proof in new_proofs for problem in proof.findings]
     return dataclasses.replace(
         report, problems=list(sorted_problems([*report.problems, *findings]))
     )
@@ -177,9 +179,9 @@ def _summary(
 ) -> None:
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     counts = {"error": errors, "warning": len(problems) - errors}
-    said = [counted(number, word) for word, number in counts.items() if number]
+    totals = [counted(number, word) for word, number in counts.items() if number]
     if errors:
-        terminal.note(", ".join(said))
+        terminal.note(", ".join(totals))
         return
     projects = [report.project for report in reports if report.project is not None]
     parts = [counted(len(projects), "project")] if len(projects) > 1 else []
@@ -188,4 +190,4 @@ def _summary(
         for word in ("experiment", "prompt", "rubric", "model")
     ]
     parts.append(counted(sum(report.cases for report in reports), "case"))
-    terminal.note(StyledText("ok", GOOD), f": {', '.join(parts + said)}")
+    terminal.note(StyledText("ok", GOOD), f": {', '.join(parts + totals)}")

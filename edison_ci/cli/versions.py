@@ -186,12 +186,12 @@ def _show_scores(terminal: Terminal, compared: VersionDiff) -> None:
 
 def _difference(comparison: VersionComparison) -> str:
     contrast = comparison.contrast
-    said = f"{sentences.signed(contrast.difference)} points"
+    sentence = f"{sentences.signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        said += f" (likely {sentences.signed(low)} to {sentences.signed(high)})"
-    said += f" on {counted(contrast.n, 'case')} with {', '.join(comparison.models)}"
-    return f"{said}, {sentences.p_words(contrast.p)}"
+        sentence += f" (likely {sentences.signed(low)} to {sentences.signed(high)})"
+    sentence += f" on {counted(contrast.n, 'case')} with {', '.join(comparison.models)}"
+    return f"{sentence}, {sentences.p_words(contrast.p)}"
 
 
 @click.command(cls=EdisonCommand)
