@@ -18,7 +18,7 @@ from edison_ci.numeric import counted, dollars, fixed, percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.api.budgets import BudgetUse
+    from edison_ci.api.costs import BudgetUse
     from edison_ci.results.spending import SpendingRow
 
 _NEARLY = 0.8

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import case_table, sessions
+from edison_ci.cli import cases as cli_cases
 from edison_ci.cli import progress as cli_progress
+from edison_ci.cli import sessions
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import case_facts
 from edison_ci.documents import json_text, marks
@@ -143,7 +144,7 @@ class CaseDialog:
         terminal = self._terminal
         cases = [case.case(self._file.kind) for case in result.cases]
         if cases:
-            case_table.show_cases(terminal, cases[:_PREVIEW])
+            cli_cases.show_cases(terminal, cases[:_PREVIEW])
             if len(cases) > _PREVIEW:
                 terminal.note(f"and {len(cases) - _PREVIEW:,} more")
             terminal.result("")

@@ -11,7 +11,8 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import case_change, lookup, sessions
+from edison_ci.cli import cases as cli_cases
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import case_facts
@@ -95,7 +96,7 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
             f"{counted(len(cases), 'expected answer')} not verified",
             hint="on a terminal you are asked; elsewhere: --by MODEL, or --case ID --yes",
         )
-    case_change.CaseChange(
+    cli_cases.CaseChange(
         terminal,
         project,
         "verify case",

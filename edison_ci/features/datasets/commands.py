@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import case_table, lookup, quarantine
+from edison_ci.cli import cases as cli_cases
+from edison_ci.cli import lookup, quarantine
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
@@ -413,12 +414,12 @@ def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
         ]
         columns += [
             [
-                case_table.cut(f"{name}{mark}", case_table.NARROW),
+                cli_cases.cut(f"{name}{mark}", cli_cases.NARROW),
                 *(dataset_judge.score_text(judged.get(c.id), name) for c in cases),
             ]
             for name in _statements(judged)
         ]
-    case_table.show_cases(terminal, cases, columns)
+    cli_cases.show_cases(terminal, cases, columns)
 
 
 def _statements(judged: Mapping[str, JudgedQuestion]) -> list[str]:

@@ -11,7 +11,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
-from edison_ci.cli.case_change import CaseChange, case_yaml, is_terminal
+from edison_ci.cli.cases import CaseChange, case_yaml, is_terminal
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, StyledText, Terminal
 from edison_ci.config import case_facts

@@ -11,7 +11,8 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import case_table, lookup
+from edison_ci.cli import cases as cli_cases
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.documents import files as document_files
@@ -210,7 +211,7 @@ def _asked(
             sample = next((row.fields[column] for row in table.rows if row.fields.get(column)), "")
             terminal.result(
                 f"  {number}  {column}  ",
-                StyledText(case_table.cut(case_edits.as_entered(sample), _WIDE), ODD),
+                StyledText(cli_cases.cut(case_edits.as_entered(sample), _WIDE), ODD),
             )
         answer = _number(name, len(free), optional=name not in shape.needed)
         if answer:
@@ -338,9 +339,9 @@ class _Import:
         values = _inputs(row)
         tags = row.get("tags")
         return (
-            case_table.cut(str(row["id"]), _WIDE),
-            *(case_table.cut(case_edits.as_entered(values.get(name)), _WIDE) for name in inputs),
-            case_table.cut(case_edits.as_entered(row.get("expected")), _WIDE) or "-",
+            cli_cases.cut(str(row["id"]), _WIDE),
+            *(cli_cases.cut(case_edits.as_entered(values.get(name)), _WIDE) for name in inputs),
+            cli_cases.cut(case_edits.as_entered(row.get("expected")), _WIDE) or "-",
             ", ".join(map(str, tags)) if isinstance(tags, list) else "-",
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
-from edison_ci.api.budgets import BudgetUse, budgets_in_use, site_budgets
+from edison_ci.api.costs import BudgetUse, budgets_in_use, site_budgets
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
