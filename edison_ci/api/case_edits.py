@@ -140,9 +140,6 @@ def case_file(project: Project, experiments: Iterable[Experiment], case_id: str)
     )
 
 
-# --- edits ----------------------------------------------------------------------------------------
-
-
 def change_cases(file: EditableFile, changes: Mapping[int, Case]) -> EditedFile:
     """Return the file with changed cases; raises UsageError."""
     rows = {index: _changed_row(file, index, case) for index, case in sorted(changes.items())}
@@ -316,9 +313,6 @@ def _not_read_back(path: str) -> UsageError:
         hint="edit the file by hand, then run edison validate",
         where=Location(path),
     )
-
-
-# --- rows -----------------------------------------------------------------------------------------
 
 
 def as_entered(value: Json) -> str:

@@ -123,9 +123,6 @@ def vendor_model(vendor: str) -> Model:
     ).read()[vendor]
 
 
-# --- models.yaml ----------------------------------------------------------------------------------
-
-
 def _entry(request: ModelRequest) -> dict[str, Any]:
     """Return the entry as it is written."""
     prefix, slash, rest = request.name.partition("/")
@@ -211,8 +208,6 @@ def _text(root: Path, path: str) -> str | None:
     tree = document_files.WorkingTree(root)
     return document_files.read(tree, path).decode("utf-8-sig") if tree.exists(path) else None
 
-
-# --- trust.yaml and workflows ---------------------------------------------------------------------
 
 _Pairs = tuple[tuple[str, str], ...]
 

@@ -187,9 +187,6 @@ def appended(before: bytes, cases: TracedCases) -> bytes:
     return before + newline + cases.text().encode()
 
 
-# --- the file -------------------------------------------------------------------------------------
-
-
 def _documents(data: bytes, file: str) -> Iterator[tuple[Json, Location]]:
     """Yield the documents: those of the lines, or that of the whole file."""
     try:
@@ -269,9 +266,6 @@ def _dicts(value: Json) -> list[dict[str, Json]]:
 
 def _string(value: Json) -> str | None:
     return value if isinstance(value, str) else None
-
-
-# --- messages -------------------------------------------------------------------------------------
 
 
 def _input(call: _Call) -> list[Message]:
@@ -388,9 +382,6 @@ def _text(item: Json, *, marks: bool) -> str:
     if isinstance(parts, list):
         return "\n".join(filter(None, (_text(part, marks=marks) for part in parts)))
     return parts if isinstance(parts, str) else ""
-
-
-# --- cases ----------------------------------------------------------------------------------------
 
 
 def _add_case(cases: TracedCases, call: _Call, options: TraceOptions) -> None:

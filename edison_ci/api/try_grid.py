@@ -150,9 +150,6 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-# --- starting -------------------------------------------------------------------------------------
-
-
 def start_try(
     project: Project, experiment: Experiment, grid: TryGrid, *, offline: bool, reuse: bool = True
 ) -> TryGrid:

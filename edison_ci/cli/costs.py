@@ -86,18 +86,8 @@ def costs(state: CliState, since: int, by: api_costs.By | None, folder: Path | N
 
 def _table(terminal: Terminal, by: str, rows: Sequence[SpendingRow]) -> None:
     saved = by != "phase" and rows[-1].saved_microusd is not None
-    table: list[tuple[str, ...]] = [
-        (
-            by,
-            "cost",
-            "calls",
-            "failed",
-            "tokens in",
-            "tokens out",
-            *(["saved"] if saved else []),
-            "",
-        )
-    ]
+    more = ("saved",) if saved else ()
+    table = [(by, "cost", "calls", "failed", "tokens in", "tokens out", *more, "")]
     for row in rows:
         amount = dollars(row.total_microusd)
         mark = "~" if row.estimated_microusd or row.unknown_microusd else ""

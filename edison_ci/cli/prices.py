@@ -13,6 +13,7 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load, price_updates
 from edison_ci.config import prices as config_prices
 from edison_ci.documents import files, marks
+from edison_ci.documents.record_json import fields_of
 from edison_ci.errors import ProjectNotFound, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -56,7 +57,7 @@ def show(state: CliState, pattern: str | None) -> None:
     if pattern and not models:
         hint = did_you_mean(pattern, table.models) or "see: edison admin prices show / --json"
         raise UsageError(f"no model's name contains {pattern!r}", hint=hint)
-    about = {"date": table.date, "source": table.source, "origin": table.origin}
+    about = fields_of(table, "date", "source", "origin")
     if terminal.json:
         terminal.document({**about, "models": dict(models)})
         return
@@ -116,11 +117,7 @@ def update(state: CliState, source: Path) -> None:
         raise UsageError(_message(source.name, fault), hint=hint) from None
     table = price_updates.dump_table(new).encode()
     files.replace_file(root, config_prices.PROJECT_FILE, table)
-    lists = {
-        "added": list(changes.added),
-        "changed": list(changes.changed),
-        "kept_retired": list(changes.kept_retired),
-    }
+    lists = fields_of(changes, "added", "changed", "kept_retired")
     if terminal.json:
         terminal.document({"written": config_prices.PROJECT_FILE, **lists})
         return

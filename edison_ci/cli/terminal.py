@@ -124,8 +124,6 @@ class Terminal:
         """Whether stderr shows colors."""
         return _color_wanted(self._state, sys.stderr)
 
-    # --- results ----------------------------------------------------------------------------------
-
     def result(self, *parts: str | StyledText, hang: int | None = None) -> None:
         """Print a line of the result, unless --json or --quiet is set.
 
@@ -193,8 +191,6 @@ class Terminal:
         if count:
             self.note(f"and {count:,} more; see all with --json, or in a pipe: | less")
 
-    # --- notes ------------------------------------------------------------------------------------
-
     def note(self, *parts: str | StyledText) -> None:
         """Print a note to stderr, unless --quiet is set."""
         if not self._state.quiet:
@@ -204,8 +200,6 @@ class Terminal:
         """Print warnings to stderr, unless --quiet is set."""
         if not self._state.quiet:
             self._list(problems, sys.stderr)
-
-    # --- errors -----------------------------------------------------------------------------------
 
     def complaint(self, error: EdisonError) -> None:
         """Print an error to stderr that does not stop the command."""
@@ -381,9 +375,6 @@ def _color_wanted(state: CliState, stream: TextIO | None) -> bool:
     return os.environ.get("TERM") != "dumb" and stream is not None and stream.isatty()
 
 
-# --- streams --------------------------------------------------------------------------------------
-
-
 def write(stream: TextIO | None, text: str, *, obey: bool = False) -> None:
     """Write a line to a stream that may be closed, full, of a narrow encoding, or read by GitHub.
 
@@ -420,9 +411,6 @@ def _close_broken(stream: TextIO, error: OSError) -> None:
         raise UsageError(
             f"the result cannot be written: {error.strerror}", hint="write to another place"
         ) from None
-
-
-# --- text -----------------------------------------------------------------------------------------
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
@@ -501,8 +489,6 @@ def simulated_label(simulated: bool | str) -> tuple[StyledText, ...]:
         return ()
     return (StyledText(f"  {simulated if isinstance(simulated, str) else 'simulated'}", ODD),)
 
-
-# --- questions ------------------------------------------------------------------------------------
 
 _PIECE_S = 0.2
 
