@@ -151,6 +151,27 @@ class RoleError(EdisonError, exit_code=ExitCode.INVALID, code="role"):
 class StoreError(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="store"):
     """The results file could not be read or written; stored data is safe."""
 
+    @classmethod
+    def of(cls, error: BaseException, file: str = "the results file") -> StoreError:
+        """Return the error for a failure of SQLite, with advice."""
+        text = str(error)
+        advice = (hint for words, hint in _ADVICE if any(word in text for word in words))
+        return cls(f"{file}: {text}", hint=next(advice, _CHECK))
+
+
+_CHECK = "check the disk, and run `edison doctor`; nothing that was stored is lost"
+_ADVICE = (
+    (("locked", "busy"), "another program has locked the file; try again when it is done"),
+    (("full",), "the disk is full: free some space, then resume"),
+    (("readonly", "read-only"), "the file or its folder cannot be written"),
+    (
+        ("malformed", "not a database"),
+        "the file is damaged; check it with `edison admin db check`, or restore a backup",
+    ),
+    (("unable to open",), "check the permissions of the file and its folder"),
+)
+"""What to do about a failure of SQLite, by words in its message."""
+
 
 class IncompleteRun(EdisonError, exit_code=ExitCode.NOT_MEASURED, code="incomplete"):
     """Shards of a run are missing, so there is no verdict."""

@@ -22,7 +22,15 @@ from edison_ci.cli.groups import EVERYDAY, RENAMED, LazyGroup, commands
 from edison_ci.cli.options import COMPLETE, CliState
 from edison_ci.cli.terminal import Terminal, flush, wait_for_answers_in_pieces
 from edison_ci.documents import secrets
-from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
+from edison_ci.errors import (
+    ConfigError,
+    EdisonError,
+    ExitCode,
+    Location,
+    Problem,
+    StoreError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,9 +173,7 @@ def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
     if state.debug:
         terminal.traceback(error)
     if type(error).__module__ == "sqlite3":
-        from edison_ci.store.database import unknown_store_error
-
-        error = unknown_store_error(error)
+        error = StoreError.of(error)
     if isinstance(error, ConfigError):
         return terminal.invalid(error)
     if isinstance(error, EdisonError):

@@ -286,25 +286,7 @@ def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """Return the error for a failure of SQLite, with advice."""
-    text = str(error)
-    hint = "check the disk, and run `edison doctor`; nothing that was stored is lost"
-    if "locked" in text or "busy" in text:
-        hint = "another program has locked the file; try again when it is done"
-    elif "full" in text:
-        hint = "the disk is full: free some space, then resume"
-    elif "readonly" in text or "read-only" in text:
-        hint = "the file or its folder cannot be written"
-    elif "malformed" in text or "not a database" in text:
-        hint = "the file is damaged; check it with `edison admin db check`, or restore a backup"
-    elif "unable to open" in text:
-        hint = "check the permissions of the file and its folder"
-    return StoreError(f"{path.name}: {text}", hint=hint)
-
-
-def unknown_store_error(error: BaseException) -> StoreError:
-    """Return the error for a failure of SQLite where the file is not known."""
-    assert isinstance(error, sqlite3.Error)
-    return store_error(error, Path("the results file"))
+    return StoreError.of(error, path.name)
 
 
 def _refuse_unwritable(*places: Path) -> None:
