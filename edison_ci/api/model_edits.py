@@ -64,9 +64,9 @@ class ModelEdit:
     """Workflows that run edison and have no place for the key."""
 
 
-def name_of_model(wanted: str) -> str:
+def name_of_model(model: str) -> str:
     """Return the name in models.yaml of a model that is added without one."""
-    return _NOT_IN_NAMES.sub("-", wanted.rpartition("/")[2]).strip("-.") or "model"
+    return _NOT_IN_NAMES.sub("-", model.rpartition("/")[2]).strip("-.") or "model"
 
 
 def prepare_model(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class RegradeRequest:
     """The run to grade again, which part of it, and by whom."""
 
-    wanted: str | None
+    run: str | None
     judges: tuple[str, ...]
     rubric: str | None
     cases: tuple[str, ...]

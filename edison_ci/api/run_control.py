@@ -75,7 +75,7 @@ def refuse_resting(run: Run) -> None:
 class SteerRequest:
     """The run to steer, and what to change in it."""
 
-    wanted: str | None
+    run: str | None
     """Its id, `latest` or its experiment; None for the newest."""
     concurrency: tuple[tuple[str, int], ...] = ()
     """Models with their calls at once."""

@@ -41,12 +41,12 @@ def _named_run(terminal: Terminal, stored: StoredRuns, name: str | None) -> Run:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("name", required=False, metavar="[RUN]")
 @click.option(
     "--since", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Start after this event."
 )
 @click.pass_obj
-def watch(state: CliState, wanted: str | None, since: int) -> None:
+def watch(state: CliState, name: str | None, since: int) -> None:
     """Follow a run of another process.
 
     Prints the events of the run until it ends. With --json each event is one line: seq, time,
@@ -58,7 +58,7 @@ def watch(state: CliState, wanted: str | None, since: int) -> None:
     """
     terminal = Terminal(state)
     with stored_runs.live_runs(_site(state)) as stored:
-        run = _named_run(terminal, stored, wanted)
+        run = _named_run(terminal, stored, name)
         for event in run_control.follow(stored, run.id, after=since):
             if terminal.json:
                 terminal.compact(as_document(event))
@@ -94,9 +94,9 @@ def _show_event(terminal: Terminal, event: Event) -> None:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("name", required=False, metavar="[RUN]")
 @click.pass_obj
-def pause(state: CliState, wanted: str | None) -> None:
+def pause(state: CliState, name: str | None) -> None:
     """Pause a run; it can be resumed.
 
     Calls in flight are finished first. Continue with `edison resume`.
@@ -105,14 +105,14 @@ def pause(state: CliState, wanted: str | None) -> None:
       edison runs pause
       edison runs pause support-reply
     """
-    _stop(state, wanted, "pause", RunStatus.PAUSED, ask=False)
+    _stop(state, name, "pause", RunStatus.PAUSED, ask=False)
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("name", required=False, metavar="[RUN]")
 @sessions.yes
 @click.pass_obj
-def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
+def cancel(state: CliState, name: str | None, yes: bool) -> None:
     """Cancel a run for good.
 
     Its answers are kept for reuse, but the run cannot be resumed. On a terminal it first shows how
@@ -123,7 +123,7 @@ def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
       edison runs cancel support-reply --yes
       edison runs cancel 20261115T051816-37753f
     """
-    _stop(state, wanted, "cancel", RunStatus.CANCELLED, ask=not yes)
+    _stop(state, name, "cancel", RunStatus.CANCELLED, ask=not yes)
 
 
 def _stop(state: CliState, name: str | None, asked: str, aim: str, *, ask: bool) -> None:
@@ -170,7 +170,7 @@ class _ModelCalls(click.ParamType[tuple[str, int]]):
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("run", required=False, metavar="[RUN]")
 @click.option(
     "--concurrency",
     type=_ModelCalls(),
@@ -223,7 +223,7 @@ def steer(state: CliState, request: SteerRequest) -> None:
     actor = site.require(sites.Role.EDITOR, "steer") if changes else None
     answers: list[SteeringRequest] = []
     with stored_runs.live_runs(site) as stored:
-        run = _named_run(terminal, stored, request.wanted)
+        run = _named_run(terminal, stored, request.run)
         if actor is not None:
             answers = run_control.RunControl(site, actor).steer(run, changes)
         run = stored.current(run.id)

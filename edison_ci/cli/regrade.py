@@ -29,7 +29,7 @@ ADVISORY = "advisory: the run, its grades and its verdict stay as they are"
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("run", required=False, metavar="[RUN]")
 @click.option(
     "--judge",
     "judges",
@@ -74,7 +74,7 @@ def regrade(state: CliState, request: RegradeRequest) -> None:
     terminal = Terminal(state)
     project = lookup.open_project(state)
     with stored_runs.open_runs(project) as runs:
-        stored = lookup.find_run_or_newest(terminal, runs, request.wanted)
+        stored = lookup.find_run_or_newest(terminal, runs, request.run)
     request.refuse_mixed()
     if request.part:
         _second_opinion(state, terminal, project, stored, request)

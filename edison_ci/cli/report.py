@@ -58,7 +58,7 @@ class _Format(click.ParamType[str]):
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("name", required=False, metavar="[RUN]")
 @click.option(
     "--format",
     "kind",
@@ -72,9 +72,7 @@ class _Format(click.ParamType[str]):
 )
 @click.option("--raw", is_flag=True, help="In CSV, do not escape texts that look like formulas.")
 @click.pass_obj
-def report(
-    state: CliState, wanted: str | None, kind: str | None, out: str | None, raw: bool
-) -> None:
+def report(state: CliState, name: str | None, kind: str | None, out: str | None, raw: bool) -> None:
     """Write a report on a run: HTML, Markdown, CSV, PDF and others.
 
     Reports are made from stored results; no model is called. HTML is one file with charts that
@@ -104,7 +102,7 @@ def report(
     writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
     with stored_runs.open_runs(project) as runs:
-        run = lookup.find_run_or_newest(terminal, runs, wanted)
+        run = lookup.find_run_or_newest(terminal, runs, name)
         run_report = result_report.report_of(runs.connection, [runs.current(run.id)])
         writing.write(runs.connection, run_report)
 

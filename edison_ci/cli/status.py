@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class StatusRequest:
     """The run to show, with more details; without one, which runs to list."""
 
-    wanted: str | None
+    run: str | None
     slices: bool
     failed: bool
     trials: bool
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("run", required=False, metavar="[RUN]")
 @click.option(
     "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
 )
@@ -59,7 +59,7 @@ def status(state: CliState, request: StatusRequest) -> None:
       edison status latest --failed
       edison status support-reply --json
     """
-    terminal, name = Terminal(state), request.wanted
+    terminal, name = Terminal(state), request.run
     for option, chosen in (("slices", request.slices), ("failed", request.failed)):
         if chosen and name is None:
             raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")

@@ -119,12 +119,12 @@ def try_one(state: CliState, request: TryRequest) -> None:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
+@click.argument("name", required=False, metavar="[RUN]")
 @click.option(
     "--cell", required=True, metavar="CELL", help="The cell: 12 hex digits, or CASE@MODEL#REPEAT."
 )
 @click.pass_obj
-def rerun(state: CliState, wanted: str | None, cell: str) -> None:
+def rerun(state: CliState, name: str | None, cell: str) -> None:
     """Request another answer for one cell.
 
     Shows it next to the answer of the run. The results of the run do not change; the new answer is
@@ -136,7 +136,7 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
     with stored_runs.open_runs(project) as runs:
-        run = lookup.find_run_or_newest(terminal, runs, wanted)
+        run = lookup.find_run_or_newest(terminal, runs, name)
     rerun = trials.rerun_cell(project, run.id, cell, offline=state.offline)
     if terminal.json:
         terminal.document(rerun.as_json())
