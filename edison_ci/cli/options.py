@@ -1,4 +1,4 @@
-"""Options that all commands share, the names that they take, and the layout of their help."""
+"""Options and log settings that all commands share, and the layout of their help."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import inspect
 import logging
 import os
 import re
+import sys
+import time
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import logs
+from edison_ci.cli import log_file as cli_log_file
 from edison_ci.errors import UsageError
+from edison_ci.sanitize import json_text, line
 from edison_ci.spelling import did_you_mean
+from edison_ci.telemetry import spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +30,80 @@ if TYPE_CHECKING:
 
 COMPLETE = "_EDISON_COMPLETE"
 """Environment variable by which a shell requests completions."""
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure_logging(state: CliState) -> None:
+    """Send the log of the package to stderr, at the level that the options ask for.
+
+    A log file has JSON lines from level info on, or from a lower one that is asked for.
+    """
+    level = _level(state)
+    handlers: list[logging.Handler] = [_Stderr(sys.stderr)]
+    handlers[0].setFormatter(_JsonLines() if state.log_json else _Lines())
+    handlers[0].setLevel(level)
+    if state.log_file is not None:
+        file = cli_log_file.LogFile(state.folder / state.log_file)
+        file.setFormatter(_JsonLines())
+        handlers.append(file)
+        level = min(level, logging.INFO)
+    logger = logging.getLogger("edison_ci")
+    logger.handlers[:] = handlers
+    logger.propagate = False
+    logger.setLevel(level)
+
+
+def _level(state: CliState) -> int:
+    if state.debug:
+        return logging.DEBUG
+    if state.quiet:
+        return logging.ERROR
+    return (logging.WARNING, logging.INFO, logging.DEBUG)[min(state.verbose, 2)]
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to the current sys.stderr, which progress bars replace while they are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.setStream(sys.stderr)
+        super().emit(record)
+
+
+class _Lines(logging.Formatter):
+    """`warning: could not fetch (remote=origin)` on one line without secrets, a hint below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = _extra(record)
+        hint = extra.pop("hint", "")
+        data = ", ".join(f"{key}={value}" for key, value in extra.items())
+        message = f"{record.getMessage()} ({data})" if data else record.getMessage()
+        if record.exc_info:
+            message += "\n" + self.formatException(record.exc_info)
+        below = f"\n  {line(hint)}" if hint else ""
+        return f"{record.levelname.lower()}: {line(message)}{below}"
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object per line, without secrets, with the ids of the run and the cell."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **spans.current_ids(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json_text(entry, indent=None, ascii_only=True)
+
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +295,7 @@ class Helpful(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Configure the log and run."""
-        logs.configure_logging(ctx.ensure_object(CliState))
+        configure_logging(ctx.ensure_object(CliState))
         return super().invoke(ctx)
 
     @property

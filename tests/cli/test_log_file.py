@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.cli import logs
-from edison_ci.cli.logs import KEPT, LogFile
+from edison_ci.cli import log_file
+from edison_ci.cli.log_file import KEPT, LogFile
 from edison_ci.errors import UsageError
 from tests.opened import opened
 from tests.timing import PATIENCE_S
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(edison: Edison, mini: 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(log_file, "MOST_BYTES", 1_000)
 
 
 def record(text: str) -> logging.LogRecord:
@@ -97,9 +97,9 @@ def test_files_are_set_aside_by_size_and_the_oldest_go(tmp_path: Path) -> None:
 WRITER = """
 import logging, sys
 from pathlib import Path
-from edison_ci.cli import logs
-logs.MOST_BYTES, logs.KEPT = 20_000, 50
-handler = logs.LogFile(Path(sys.argv[1]))
+from edison_ci.cli import log_file
+log_file.MOST_BYTES, log_file.KEPT = 20_000, 50
+handler = log_file.LogFile(Path(sys.argv[1]))
 for number in range(300):
     handler.emit(logging.makeLogRecord({"msg": f"{sys.argv[2]}-{number} {'x' * 80}"}))
 """
