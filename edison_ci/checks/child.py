@@ -74,7 +74,7 @@ class Limits:
 
     @property
     def too_many_processes(self) -> str:
-        """What is said of a child with more processes than that."""
+        """The fault of a child with more processes than that."""
         return f"it started more than {self.processes} processes"
 
     def excess(self, usage: Usage) -> str:

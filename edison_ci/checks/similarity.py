@@ -97,7 +97,7 @@ class Meanings:
         """Return the places of remembered texts whose cosine is at least this."""
         if not self.available or not self._vectors:
             return set()
-        # Stacked anew for each hundred vectors; the few since then are compared one by one.
+        # Stacked again for each hundred vectors; the few since then are compared one by one.
         if self._stacked is None or len(self._vectors) - len(self._stacked) > _STACKED_AT_ONCE:
             self._stacked = np.stack(self._vectors)
         here, start = self._unit(text), len(self._stacked)

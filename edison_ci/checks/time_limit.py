@@ -75,7 +75,7 @@ class _Clock:
         if self.ticks is not None:
             self.ticks += 1
             if self.ticks * _TICK_S > LIMIT_S:
-                raise _TooSlow  # raised again at the next tick if the work goes on
+                raise _TooSlow  # raised again at the next tick if the work continues
 
 
 _clock = _Clock()

@@ -60,9 +60,13 @@ class FlooredPrices(PriceTable):
         if not least and (model.keys or model.installed):  # a plugin may have keys of its own
             least = self._near(model) or [*self.floor.values(), *self.bundled.values()]
         batches = [] if written.batch is None else [written.batch, *(_batches(least) or least)]
-        dearest = _dearest([written, *least], batches)
+        highest = _highest_price([written, *least], batches)
         # A price that is high enough stays as it is written: another one would count as a change.
-        return written if dearest == _dearest([written, written], _batches([written])) else dearest
+        return (
+            written
+            if highest == _highest_price([written, written], _batches([written]))
+            else highest
+        )
 
     def _near(self, model: Model) -> list[Price]:
         host, kind = _where(model)[0], f"{model.provider}/"
@@ -81,7 +85,7 @@ def with_minimum_prices(
         if base_price is not None and model.provider not in OFFLINE:
             where = _where(model)
             least = [base_price, *([floor[where]] if where in floor else [])]
-            floor[where] = _dearest(least, _batches(least))
+            floor[where] = _highest_price(least, _batches(least))
     return FlooredPrices(table.date, table.source, table.models, table.origin, floor, elsewhere)
 
 
@@ -133,24 +137,24 @@ def _batches(prices: Iterable[Price]) -> list[BatchPrice]:
     return [price.batch for price in prices if price.batch is not None]
 
 
-def _dearest(prices: Sequence[Price], batches: Sequence[BatchPrice]) -> Price:
+def _highest_price(prices: Sequence[Price], batches: Sequence[BatchPrice]) -> Price:
     """Return a price that is not below any of these, for a call or a batch of any size."""
     if len(prices) == 1:
         return prices[0]
     call = max(price.call for price in prices)
-    batch = BatchPrice.model_construct(**_dearest_rates(batches)) if batches else None
-    return Price.model_construct(**_dearest_rates(prices), call=call, batch=batch)
+    batch = BatchPrice.model_construct(**_highest_rates(batches)) if batches else None
+    return Price.model_construct(**_highest_rates(prices), call=call, batch=batch)
 
 
-def _dearest_rates(prices: Sequence[BatchPrice]) -> dict[str, Any]:
+def _highest_rates(prices: Sequence[BatchPrice]) -> dict[str, Any]:
     sizes = {tier.tokens for price in prices for tier in price.above}
     # Not validated: together they may have more sizes than a price may be written with.
-    above = [RatesAbove.model_construct(tokens=size, **_highest(prices, size + 1))
+    above = [RatesAbove.model_construct(tokens=size, **_rates_at(prices, size + 1))
              for size in sorted(sizes)]  # fmt: skip
-    return {**_highest(prices, 0), "above": tuple(above)}
+    return {**_rates_at(prices, 0), "above": tuple(above)}
 
 
-def _highest(prices: Sequence[BatchPrice], tokens_in: int) -> dict[str, Any]:
+def _rates_at(prices: Sequence[BatchPrice], tokens_in: int) -> dict[str, Any]:
     rates = [price.at(tokens_in) for price in prices]
     return {
         "in": max(rate.tokens_in for rate in rates),

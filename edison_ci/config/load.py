@@ -139,7 +139,7 @@ class Project:
     labels: Mapping[str, Labels] = field(default_factory=dict)
     """Human grades by the path of their file."""
     abouts: Mapping[str, DatasetAbout] = field(default_factory=dict)
-    """What is said about datasets, by their paths."""
+    """Descriptions of datasets, by their paths."""
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
     proposed: bool = False

@@ -147,7 +147,7 @@ class Price(BatchPrice):
         return BatchPrice.most(self, tokens_in, tokens_out, writes=writes) + 1e6 * self.call
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it is written, without what is not said."""
+        """Return the price as it is written, without defaults."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 

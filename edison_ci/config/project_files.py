@@ -163,7 +163,7 @@ class ProjectFiles:
         return self._labels
 
     def abouts(self, folder: str, datasets: Iterable[str]) -> dict[str, dataset_about.DatasetAbout]:
-        """Return what is said about datasets, by their paths."""
+        """Return the descriptions of datasets, by their paths."""
         names = self.in_folder(folder, (".jsonl", ".csv", ".yaml", ".yml"))
         paths = dict.fromkeys([*datasets, *(name for name in names if not name.endswith(ABOUT))])
         abouts: dict[str, dataset_about.DatasetAbout | None] = {}

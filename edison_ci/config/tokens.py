@@ -199,7 +199,7 @@ class ContextCheck:
         """Number and first ids of cases, by configuration and whether the input is too long."""
 
     def may_exceed(self, inputs: Mapping[str, Json]) -> bool:
-        """Whether a case could be too long, told without rendering; for prompts that are plain."""
+        """Whether a case of a plain prompt could be too long, decided without rendering."""
         if not self._configurations:
             return False
         size = self._chars

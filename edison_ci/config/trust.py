@@ -324,7 +324,7 @@ class TrustFile(Shape):
         return [entry for entry in self.services if origin(entry.host) == target]
 
     def program(self, model: str) -> TrustedProgram | None:
-        """Return what is said about the program of a model; None if it is not named."""
+        """Return the entry of the program of a model; None if there is none."""
         return next((program for program in self.programs if program.model == model), None)
 
     def names(self, address: str) -> bool:

@@ -105,7 +105,7 @@ class DatasetText:
         return [self.change(index, rows[index]) for index in sorted(rows)]
 
     def rewritten(self, rows: Mapping[int, Row]) -> list[Edit]:
-        """Return the edits that write rows anew, for those that cannot be changed key by key."""
+        """Return the edits that rewrite rows, for those that cannot be changed key by key."""
         return self.changes(rows)
 
     def addition(self, rows: Sequence[Row]) -> Edit:
