@@ -456,15 +456,8 @@ def _own_json(own: SelfPreference | None) -> dict[str, Any] | None:
     if own is None:
         return None
     low, high = own.interval or (None, None)
-    return {
-        "win_rate": own.win_rate,
-        "n": own.n,
-        "excess": own.excess,
-        "low": low,
-        "high": high,
-        "p": own.p,
-        "warn": own.warn,
-    }
+    rate = fields_of(own, "win_rate", "n", "excess")
+    return {**rate, "low": low, "high": high, **fields_of(own, "p", "warn")}
 
 
 # Every comparison of two answers is two games, one in each order. The model is Davidson's, and the
