@@ -176,7 +176,7 @@ class GateFlips:
 
     @property
     def fail_rate(self) -> Interval | None:
-        """Share of splits that fail, with the interval of so many splits; None without any."""
+        """Share of splits that fail, with its confidence interval; None without any."""
         return pass_interval(self.fails, self.passes + self.unclear + self.fails)
 
     def as_json(self) -> dict[str, Json]:

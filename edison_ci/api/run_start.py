@@ -1,9 +1,8 @@
 """Starts of runs in processes of their own, for the pages and for programs.
 
-A run is a child in a process group of its own: it goes on when the server stops, and can be resumed
-if it is killed with it. What was shown is what is started: the child refuses another plan. Where
-keys are missing, GitHub is asked to run it, if the repository and a token are known; otherwise
-nothing is started, and the reason names the keys.
+A run is carried out by a child process (`run_process`). What was shown is what is started: the
+child refuses another plan. Where keys are missing, GitHub is asked to run it, if the repository and
+a token are known; otherwise nothing is started, and the reason names the keys.
 """
 
 from __future__ import annotations
