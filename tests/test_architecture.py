@@ -535,6 +535,53 @@ def test_numbers_are_rounded_in_one_place() -> None:
     assert templates == []
 
 
+MOST_IMPORTS = 25
+"""Own modules that a module may import, for the checker of types too."""
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_LINES, MOST_LONG_MODULES = 600, 8
+"""Lines above which a module is long, and how many may be."""
+
+
+def own_imports(path: Path, *, types: bool) -> set[str]:
+    """Return the places of the own modules that a module imports at its top."""
+    reached = set()
+    for each in imports(path):
+        if not is_own(each.module) or (each.types and not types) or (each.local and not types):
+            continue
+        for name in (each.module, *(f"{each.module}.{name}" for name in each.names)):
+            target = PACKAGE.parent / f"{name.replace('.', '/')}.py"
+            if target.exists():
+                reached.add(place(target))
+    return reached - {place(path)}
+
+
+def test_no_modules_import_each_other_when_they_run() -> None:
+    reached = {place(path): own_imports(path, types=False) for path in MODULES}
+    while leaves := {name for name, own in reached.items() if not own & reached.keys()}:
+        reached = {name: own for name, own in reached.items() if name not in leaves}
+    assert sorted(reached) == [], "these are on a cycle, or lead to one"
+
+
+def test_a_module_knows_few_others() -> None:
+    reached = {place(path): len(own_imports(path, types=True)) for path in MODULES}
+    assert {name: count for name, count in reached.items() if count > MOST_IMPORTS} == {}
+
+
+def test_functions_and_modules_are_short() -> None:
+    long = [
+        f"{place(path)}:{node.lineno} {node.name}"
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+    assert long == []
+    lines = {place(path): path.read_text(encoding="utf-8").count("\n") for path in MODULES}
+    assert len([name for name in lines if lines[name] > MOST_LINES]) <= MOST_LONG_MODULES, sorted(
+        lines.items(), key=lambda item: -item[1]
+    )[: MOST_LONG_MODULES + 1]
+
+
 MOST_MODULES = {
     ("plan",): 110,
     ("status",): 70,
