@@ -46,9 +46,8 @@ from edison_ci.features.simulator.options import random_stream
 from edison_ci.features.simulator.refiner import parse_task, unified_diff
 from edison_ci.proposals.candidate import change_of, target_of
 from edison_ci.providers.adapters import provider_for
-from edison_ci.records import Completion
+from edison_ci.records import Completion, SuggestionStatus
 from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

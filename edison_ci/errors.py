@@ -144,6 +144,10 @@ class TrustError(UsageError):
     """A key would go to a host that is not trusted."""
 
 
+class DecidedAlready(UsageError):
+    """Another person has decided about a suggestion meanwhile."""
+
+
 class RoleError(EdisonError, exit_code=ExitCode.INVALID, code="role"):
     """The role of the user does not allow the action."""
 

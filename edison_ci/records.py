@@ -95,6 +95,29 @@ _MOVES = {
 }
 
 
+class SuggestionStatus(StrEnum):
+    """Status of a suggestion. `store.suggestions.MOVES` lists which status may follow which."""
+
+    REFUSED = "refused"
+    """It broke a guardrail."""
+    TRIED = "tried"
+    """It was measured, and not shown to help."""
+    PROPOSED = "proposed"
+    """It was shown to help, or was proposed with --force: it waits for a decision."""
+    APPROVED = "approved"
+    """It is approved, but not in the repository yet."""
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    """The prompt changed meanwhile, or a person edited the suggestion into another one."""
+
+
+OPEN_STATUSES = frozenset(
+    {SuggestionStatus.TRIED, SuggestionStatus.PROPOSED, SuggestionStatus.APPROVED}
+)
+"""Statuses of suggestions that wait for a decision."""
+
+
 class Verdict(StrEnum):
     """What the gates of a run, or one of them, concluded."""
 

@@ -25,10 +25,10 @@ from edison_ci.features.refine.loop_rows import (
     write_iteration,
     write_loop,
 )
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, SuggestionStatus
 from edison_ci.store.cells import CaseFacts, Component
 from edison_ci.store.database import open_for_change
-from edison_ci.store.suggestions import Suggestion, SuggestionStatus, add_suggestion
+from edison_ci.store.suggestions import Suggestion, add_suggestion
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:

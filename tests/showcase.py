@@ -26,13 +26,13 @@ from edison_ci.features.refine.loop_rows import (
     write_iteration,
     write_loop,
 )
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_for_change
 from edison_ci.store.suggestions import (
     Guardrail,
     MadeBy,
     Suggestion,
     SuggestionComment,
-    SuggestionStatus,
     add_comment,
     add_suggestion,
 )

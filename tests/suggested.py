@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.text_diff import diff_of
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_for_change
-from edison_ci.store.suggestions import (
-    Guardrail,
-    Suggestion,
-    SuggestionStatus,
-    add_suggestion,
-    find_suggestion,
-)
+from edison_ci.store.suggestions import Guardrail, Suggestion, add_suggestion, find_suggestion
 
 if TYPE_CHECKING:
     from tests.conftest import Folder

@@ -247,17 +247,8 @@ FACE_IMPORTS = {
     "features/importing/commands.py": "store.audit",
     "features/monitor/health_page.py": "store.database store.duties store.liveness",
     "features/monitor/schedule_commands.py": "store.audit store.database",
-    "features/refine/commands.py": "execute.budgets store.database store.ledger store.suggestions",
-    "features/refine/loop_command.py": "store.suggestions",
-    "features/review/cell_pages.py": "store.cells store.judgments store.manual_grades store.runs",
-    "features/review/commands.py": "store.suggestions",
-    "features/review/forms.py": "store.cells store.database store.suggestions",
-    "features/review/grade_command.py": "store.cells",
-    "features/review/prompt_editor.py": "store.runs",
-    "features/review/suggestion_pages.py": "store.cells store.runs store.suggestions",
-    "features/simulator/demo_command.py": "store.suggestions",
+    "features/refine/commands.py": "execute.budgets store.database store.ledger",
     "features/upkeep/commands.py": "store.answers store.backup store.database store.integrity",
-    "web/rendering.py": "store.suggestions",
 }
 """What commands and pages still import from below the library: only entries are taken off."""
 

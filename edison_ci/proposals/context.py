@@ -12,14 +12,13 @@ from edison_ci.access.site import Site
 from edison_ci.errors import BusyError, UsageError
 from edison_ci.git.host import RepositoryHost, find_host
 from edison_ci.git.repository import Repository
-from edison_ci.records import RunStatus
+from edison_ci.records import OPEN_STATUSES, RunStatus, SuggestionStatus
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change, open_reader
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import owned_runs
 from edison_ci.store.suggestions import (
-    OPEN,
-    SuggestionStatus,
+    comments_of,
     find_suggestion,
     list_suggestions,
     move_suggestion,
@@ -27,13 +26,13 @@ from edison_ci.store.suggestions import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.access.site import Actor, Role
     from edison_ci.config.load import Project
     from edison_ci.git.forge import ReviewForge, Timing
-    from edison_ci.store.suggestions import Suggestion
+    from edison_ci.store.suggestions import Suggestion, SuggestionComment
 
 _T = TypeVar("_T")
 _RESTS = (
@@ -104,6 +103,24 @@ class ReviewContext:
         """Return a suggestion by id."""
         return self.read(lambda connection: find_suggestion(connection, suggestion_id))
 
+    def suggestions(
+        self,
+        *,
+        experiment: str | None = None,
+        prompt: str | None = None,
+        statuses: Sequence[SuggestionStatus] = (),
+    ) -> list[Suggestion]:
+        """Return the stored suggestions of an experiment, a prompt or some statuses."""
+        return self.read(
+            lambda connection: list_suggestions(
+                connection, experiment=experiment, prompt=prompt, statuses=statuses
+            )
+        )
+
+    def comments(self, suggestion: Suggestion) -> list[SuggestionComment]:
+        """Return the comments on a suggestion, oldest first."""
+        return self.read(lambda connection: comments_of(connection, suggestion))
+
     def read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a query on the results."""
         connection = open_reader(self.site.results)
@@ -165,7 +182,7 @@ def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -
         others = [
             suggestion
             for suggestion in list_suggestions(
-                connection, prompt=applied.prompt, statuses=sorted(OPEN)
+                connection, prompt=applied.prompt, statuses=sorted(OPEN_STATUSES)
             )
             if suggestion.base_hash == applied.base_hash and suggestion.path == applied.path
         ]

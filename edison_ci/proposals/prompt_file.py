@@ -24,16 +24,10 @@ from edison_ci.plan.versions import short
 from edison_ci.proposals.candidate import RefineTarget, with_prompt
 from edison_ci.proposals.context import entity_of
 from edison_ci.proposals.guardrails import GuardrailContext, check_diff
+from edison_ci.records import OPEN_STATUSES, SuggestionStatus
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
-from edison_ci.store.suggestions import (
-    OPEN,
-    Suggestion,
-    SuggestionStatus,
-    add_suggestion,
-    decided_already,
-    move_suggestion,
-)
+from edison_ci.store.suggestions import Suggestion, add_suggestion, decided_already, move_suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +123,7 @@ class GuardrailsBroken(UsageError):
 def may_edit(review: ReviewContext, suggestion: Suggestion) -> Actor:
     """Return the acting person; raises if they or the suggestion do not permit an edit."""
     actor = review.require(Role.EDITOR, "review edit", suggestion)
-    if suggestion.status not in OPEN:
+    if suggestion.status not in OPEN_STATUSES:
         raise decided_already(suggestion)
     review.refuse_while_running(suggestion)
     return actor

@@ -46,8 +46,8 @@ from edison_ci.proposals.proposal_text import (
     proposal_body,
     title_of,
 )
+from edison_ci.records import SuggestionStatus
 from edison_ci.results.weaknesses import example_answer
-from edison_ci.store.suggestions import Suggestion, SuggestionStatus
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Actor
     from edison_ci.git.forge import PullRequest, ReviewForge, Timing
     from edison_ci.git.repository import Repository
+    from edison_ci.store.suggestions import Suggestion
 
 
 _MOST_PARENTS = 5

@@ -18,7 +18,8 @@ from edison_ci.results.explanation import expected_form, failure_of
 from edison_ci.results.scores import Totals, totals_by_model
 from edison_ci.store.answers import answer_at, answers_at
 from edison_ci.store.cells import cells_by_id
-from edison_ci.store.manual_grades import flagged_cells
+from edison_ci.store.judgments import judged_cells
+from edison_ci.store.manual_grades import flagged_cells, own_grades
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.results.case_query import Remember
     from edison_ci.store.answers import CachedAnswer
     from edison_ci.store.cells import CellRow
+    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
 
 
@@ -447,3 +449,26 @@ def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Colu
         components=tuple(ComponentName(*component) for component in components),
         sides=tuple(side for (side,) in sides),
     )
+
+
+class CellActions(NamedTuple):
+    """What a person can do with the answers of a page of the grid, by cell."""
+
+    gradable: frozenset[str]
+    mine: dict[str, ManualGrade]
+    """Their last grade of each."""
+    judged: frozenset[str]
+    """Cells with a reply of a judge or grader."""
+
+
+def cell_actions(connection: sqlite3.Connection, grid: CaseGrid, grader: str | None) -> CellActions:
+    """Return what a person can do with the answers of a grid; None may not grade."""
+    boxes = [box for row in grid.rows for box in row.boxes if box is not None]
+    judged = judged_cells(connection, [box.worst.id for box in boxes])
+    if grader is None:
+        return CellActions(frozenset(), {}, judged)
+    able = (CellStatus.OK, CellStatus.MALFORMED)
+    gradable = frozenset(
+        box.worst.id for box in boxes if box.worst.status in able and box.text is not None
+    )
+    return CellActions(gradable, own_grades(connection, grader, gradable), judged)

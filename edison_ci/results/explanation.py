@@ -23,9 +23,10 @@ from edison_ci.records import CellStatus, Side
 from edison_ci.results.snapshot import experiment_in, snapshot_of
 from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
-from edison_ci.store.cells import COUNTED, fallback_of
+from edison_ci.store.cells import COUNTED, fallback_of, find_cell, run_of_cell
 from edison_ci.store.judgments import comparisons_of, judge_scores_of
 from edison_ci.store.manual_grades import grades_of
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -254,6 +255,15 @@ def explain(
         fallback=fallback,
         fallback_text=None if fallback is None else _fallback_text(connection, fallback),
     )
+
+
+def explain_cell(connection: sqlite3.Connection, cell_id: str) -> CellExplanation | None:
+    """Explain the cell whose id starts so, without its project; None if there is none."""
+    run_id = run_of_cell(connection, cell_id)
+    if run_id is None:
+        return None
+    cell = find_cell(connection, run_id, cell_id)
+    return explain(connection, None, find_run(connection, run_id), cell)
 
 
 def _fallback_text(connection: sqlite3.Connection, fallback: FallbackAnswer) -> str | None:

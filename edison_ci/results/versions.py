@@ -12,7 +12,7 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.numeric import mean
 from edison_ci.plan.versions import History, Version, short
-from edison_ci.records import Move, Side
+from edison_ci.records import OPEN_STATUSES, Move, Side, SuggestionStatus
 from edison_ci.results.leaderboard import (
     Contrast,
     Scores,
@@ -29,7 +29,7 @@ from edison_ci.stats.ab import moves_of
 from edison_ci.stats.intervals import interval_of_mean
 from edison_ci.stats.scores import units_of
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
-from edison_ci.store.suggestions import OPEN, Suggestion, SuggestionStatus, list_suggestions
+from edison_ci.store.suggestions import Suggestion, list_suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -201,7 +201,7 @@ def lineage_of(history: History, connection: sqlite3.Connection | None) -> Linea
         )
         for version in [*former, *versions][::-1]
     ]
-    return Lineage(lives, [item for item in suggestions if item.status in OPEN])
+    return Lineage(lives, [item for item in suggestions if item.status in OPEN_STATUSES])
 
 
 def promoted_version(versions: Sequence[Version], promoted: str) -> Version | None:

@@ -29,8 +29,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.errors import StoreError, UsageError
-from edison_ci.records import Move, canonical_json
+from edison_ci.errors import DecidedAlready, StoreError, UsageError
+from edison_ci.records import OPEN_STATUSES, Move, SuggestionStatus, canonical_json
 from edison_ci.store.database import marks
 
 if TYPE_CHECKING:
@@ -157,23 +157,6 @@ MAX_TEXT_CHARS = 200_000
 MIN_ID_CHARS = 4
 
 
-class SuggestionStatus(StrEnum):
-    """Status of a suggestion."""
-
-    REFUSED = "refused"
-    """It broke a guardrail."""
-    TRIED = "tried"
-    """It was measured, and not shown to help."""
-    PROPOSED = "proposed"
-    """It was shown to help, or was proposed with --force: it waits for a decision."""
-    APPROVED = "approved"
-    """It is approved, but not in the repository yet."""
-    APPLIED = "applied"
-    REJECTED = "rejected"
-    SUPERSEDED = "superseded"
-    """The prompt changed meanwhile, or a person edited the suggestion into another one."""
-
-
 class MadeBy(StrEnum):
     """The command that made a suggestion, which decides how far it may go."""
 
@@ -205,14 +188,8 @@ MOVES: dict[SuggestionStatus, frozenset[SuggestionStatus]] = {
     SuggestionStatus.SUPERSEDED: frozenset({SuggestionStatus.APPLIED}),
 }
 """The statuses that may follow each status of a suggestion."""
-OPEN = frozenset({SuggestionStatus.TRIED, SuggestionStatus.PROPOSED, SuggestionStatus.APPROVED})
-"""Statuses that wait for a decision."""
 UNDECIDED = frozenset({SuggestionStatus.REFUSED, SuggestionStatus.TRIED, SuggestionStatus.PROPOSED})
 """Statuses that measuring again may replace, as long as nothing was put on a branch."""
-
-
-class DecidedAlready(UsageError):
-    """Another person has decided about a suggestion meanwhile."""
 
 
 class Guardrail(NamedTuple):
@@ -453,8 +430,8 @@ def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
     """Return how many suggestions wait for a decision, by experiment."""
     rows = connection.execute(
         "select experiment, count(*) from suggestion "
-        f"where status in ({', '.join('?' * len(OPEN))}) group by 1",
-        tuple(map(str, OPEN)),
+        f"where status in ({', '.join('?' * len(OPEN_STATUSES))}) group by 1",
+        tuple(map(str, OPEN_STATUSES)),
     )
     return dict(rows.fetchall())
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from datasette import Response
 
-from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError
+from edison_ci.errors import BusyError, DecidedAlready, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
-from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor

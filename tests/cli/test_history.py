@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_edit import scalar
+from edison_ci.records import SuggestionStatus
 from edison_ci.results.rollups import rollups_of
-from edison_ci.store.suggestions import SuggestionStatus
 from tests.opened import opened
 from tests.planted import Planted, plant
 from tests.suggested import keep, suggestion_for, version_of

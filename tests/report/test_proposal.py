@@ -18,8 +18,9 @@ from edison_ci.proposals.proposal_text import (
     proposal_body,
     title_of,
 )
+from edison_ci.records import SuggestionStatus
 from edison_ci.report.markdown import fenced
-from edison_ci.store.suggestions import Guardrail, Suggestion, SuggestionStatus
+from edison_ci.store.suggestions import Guardrail, Suggestion
 from tests.report.page import HIDDEN, LINKED, OURS, page
 from tests.report.test_hostile import NASTY, SLOWLY, TEXTS, examples
 from tests.suggested import EVIDENCE, SEARCH

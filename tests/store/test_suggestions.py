@@ -12,6 +12,7 @@ import pytest
 from docs.sample import Sample
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.features.upkeep.retention import Retention, collect
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_database, open_for_change
 from edison_ci.store.suggestions import (
     MAX_TEXT_CHARS,
@@ -19,7 +20,6 @@ from edison_ci.store.suggestions import (
     Guardrail,
     Suggestion,
     SuggestionComment,
-    SuggestionStatus,
     add_comment,
     add_suggestion,
     comments_of,

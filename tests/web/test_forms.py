@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.records import RunStatus
+from edison_ci.records import RunStatus, SuggestionStatus
 from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.runs import NewRun, move_run, start_run
-from edison_ci.store.suggestions import SuggestionStatus
 from tests.suggested import PATH, stored
 from tests.web.conftest import LINES
 from tests.web.review_site import ADA, LABELS, PROBE, ReviewSite, place

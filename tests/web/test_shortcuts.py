@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.records import SuggestionStatus
 from tests.suggested import PATH, stored
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, in_browser, review_desk

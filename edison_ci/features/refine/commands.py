@@ -25,8 +25,9 @@ from edison_ci.features.refine import trials as refine_trials
 from edison_ci.numeric import counted, dollars, in_cents
 from edison_ci.plan import estimate
 from edison_ci.plan import plan as planning
+from edison_ci.records import SuggestionStatus
 from edison_ci.stats import sentences
-from edison_ci.store import database, ledger, suggestions
+from edison_ci.store import database, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -212,16 +213,14 @@ def _show(terminal: Terminal, target: RefineTarget, result: RefineResult) -> Non
         suggestion.show_suggestion(terminal, made)
     statuses = [made.status for made in result.suggestions]
     counts = ", ".join(
-        f"{statuses.count(status)} {status}"
-        for status in suggestions.SuggestionStatus
-        if status in statuses
+        f"{statuses.count(status)} {status}" for status in SuggestionStatus if status in statuses
     )
     terminal.result("")
     terminal.result(f"{counts or 'no suggestion'}; cost {dollars(result.cost_microusd)}")
-    if suggestions.SuggestionStatus.PROPOSED in statuses:
-        best = result.suggestions[statuses.index(suggestions.SuggestionStatus.PROPOSED)]
+    if SuggestionStatus.PROPOSED in statuses:
+        best = result.suggestions[statuses.index(SuggestionStatus.PROPOSED)]
         terminal.note(f"push it to a branch with: edison propose {best.id}")
-    elif suggestions.SuggestionStatus.TRIED in statuses:
+    elif SuggestionStatus.TRIED in statuses:
         terminal.note("run the same command for another one, or propose it anyway with --force")
 
 
@@ -407,7 +406,7 @@ def _show_search(terminal: Terminal, result: OptimizeResult) -> None:
     if search.stopped_by == "flawless":
         terminal.result("nothing to optimize: no criterion, check or grader finds a fault")
         return
-    refused = suggestions.SuggestionStatus.REFUSED
+    refused = SuggestionStatus.REFUSED
     winner = next((made for made in result.suggestions if made.status is not refused), None)
     if winner is not None:
         terminal.result("")
@@ -417,9 +416,9 @@ def _show_search(terminal: Terminal, result: OptimizeResult) -> None:
     if winner is None:
         terminal.result("no version gained more than chance on the training cases")
         terminal.note("try another --seed, more --generations or a stronger refiner")
-    elif winner.status is suggestions.SuggestionStatus.TRIED:
+    elif winner.status is SuggestionStatus.TRIED:
         terminal.note("it is not proposed; try another --seed, or propose it anyway with --force")
-    elif winner.status is suggestions.SuggestionStatus.PROPOSED:
+    elif winner.status is SuggestionStatus.PROPOSED:
         terminal.note(f"push it to a branch with: edison propose {winner.id}")
 
 

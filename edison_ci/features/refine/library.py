@@ -21,8 +21,9 @@ from edison_ci.features.refine.trials import Allowance, TrialRunner
 from edison_ci.proposals.candidate import target_of
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.proposal import ProposeOptions, newest, propose_suggestion
+from edison_ci.records import SuggestionStatus
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.suggestions import SuggestionStatus, list_suggestions
+from edison_ci.store.suggestions import list_suggestions
 
 if TYPE_CHECKING:
     import sqlite3

@@ -26,10 +26,10 @@ from edison_ci.features.refine import loop_start as start
 from edison_ci.features.refine.commands import announce_loop, prompt_option
 from edison_ci.numeric import change, dollars, score
 from edison_ci.proposals import candidate, context
+from edison_ci.records import SuggestionStatus
 from edison_ci.report import files as report_files
 from edison_ci.report import pdf as report_pdf
 from edison_ci.report.document import plain_rows
-from edison_ci.store import suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -162,18 +162,18 @@ def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:
     for pending in waiting:
         terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(pending)}")
     for pending in waiting:
-        if pending.status is suggestions.SuggestionStatus.PROPOSED:
+        if pending.status is SuggestionStatus.PROPOSED:
             terminal.note(f"accept it:  edison review approve {pending.id}")
             terminal.note(f'reject it:  edison review reject {pending.id} --reason "..."')
     terminal.note(f"then:       edison loop {looper.loop.experiment}")
 
 
 def _waiting_reason(suggestion: Suggestion) -> str:
-    if suggestion.status is suggestions.SuggestionStatus.APPLIED:
+    if suggestion.status is SuggestionStatus.APPLIED:
         where = f" on {suggestion.branch}" if suggestion.branch is not None else ""
         missing = f"not in {suggestion.path} here: merge or pull it"
         return f"{suggestion.id} is applied{where}, but {missing}"
-    if suggestion.status is suggestions.SuggestionStatus.APPROVED:
+    if suggestion.status is SuggestionStatus.APPROVED:
         return f"{suggestion.id} is approved, but not merged yet"
     return f"{suggestion.id} needs a decision"
 

@@ -58,12 +58,12 @@ from edison_ci.features.refine.trials import out_of_budget
 from edison_ci.features.refine.weaknesses import quarantined_cases
 from edison_ci.proposals.candidate import change_of, with_prompt
 from edison_ci.proposals.context import supersede_others
-from edison_ci.records import RunStatus
+from edison_ci.records import RunStatus, SuggestionStatus
 from edison_ci.results.weaknesses import rivals_in
 from edison_ci.stats.convergence import converged, shared_level
 from edison_ci.store.database import open_for_change, open_reader
 from edison_ci.store.runs import LOOP, find_run, move_run
-from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
+from edison_ci.store.suggestions import find_suggestion
 
 if TYPE_CHECKING:
     import sqlite3

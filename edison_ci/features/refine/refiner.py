@@ -22,8 +22,8 @@ from edison_ci.judges.replies import Failure, reply_object
 from edison_ci.numeric import rounded
 from edison_ci.proposals.candidate import Candidate
 from edison_ci.proposals.guardrails import check_diff
-from edison_ci.records import Message
-from edison_ci.store.suggestions import Guardrail, SuggestionStatus
+from edison_ci.records import Message, SuggestionStatus
+from edison_ci.store.suggestions import Guardrail
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.api.notices import Notice
 from edison_ci.features.refine.refiner import RejectedSuggestion, instructions_version
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
 from edison_ci.store.runs import add_event, simulation_label
 from edison_ci.store.suggestions import (
     MadeBy,
     Suggestion,
-    SuggestionStatus,
     add_suggestion,
     list_suggestions,
     rejections,

@@ -21,7 +21,7 @@ from edison_ci.api.try_grid import TryGrid, start_try
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.text_diff import diff_of
-from edison_ci.errors import EdisonError, RoleError, UsageError
+from edison_ci.errors import DecidedAlready, EdisonError, RoleError, UsageError
 from edison_ci.execute.standalone import task_of_cell
 from edison_ci.features.review.decision import approve, approve_on_branch, comment, reject
 from edison_ci.features.review.grading import (
@@ -35,18 +35,11 @@ from edison_ci.features.review.prompt_drafts import propose_draft
 from edison_ci.proposals.approvals import is_author, stored_approvals
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
+from edison_ci.records import OPEN_STATUSES, SuggestionStatus
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
-from edison_ci.store.suggestions import (
-    OPEN,
-    DecidedAlready,
-    Suggestion,
-    SuggestionStatus,
-    comments_of,
-    decided_already,
-    list_suggestions,
-)
+from edison_ci.store.suggestions import Suggestion, decided_already
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,7 +50,9 @@ if TYPE_CHECKING:
     from edison_ci.features.review.grading import HumanGrade
     from edison_ci.features.review.prompt_drafts import ChosenCells, EditedPrompt
     from edison_ci.proposals.file_proposal import Proposed
+    from edison_ci.store.cells import CellRow
     from edison_ci.store.manual_grades import ManualGrade
+    from edison_ci.store.runs import Run
 
 
 class Option(NamedTuple):
@@ -81,9 +76,9 @@ class Permissions:
 class RejectedText(UsageError):
     """An edited text that was not accepted; it is shown again with the reason."""
 
-    def __init__(self, reason: str, text: str, *, hint: str = "") -> None:
+    def __init__(self, reason: str, suggestion: Suggestion, text: str, *, hint: str = "") -> None:
         super().__init__(reason, hint=hint)
-        self.text = text
+        self.suggestion, self.text = suggestion, text
 
 
 class ActionResult(NamedTuple):
@@ -165,17 +160,18 @@ class ReviewActions:
         """Comment on a suggestion."""
         with _deciding:
             review, suggestion = self._find(site, actor, suggestion_id)
-            last = review.read(lambda connection: comments_of(connection, suggestion))[-1:]
+            last = review.comments(suggestion)[-1:]
             if [(earlier.actor, earlier.text) for earlier in last] == [(actor.name, text.strip())]:
                 return ActionResult(suggestion)
             done = asyncio.run(comment(review, suggestion, text))
         return ActionResult(done.suggestion, done.notes)
 
-    def draft(self, project: Project, actor: Actor, suggestion: Suggestion) -> str:
-        """Return the prompt with the suggestion applied, for editing."""
+    def draft(self, project: Project, actor: Actor, suggestion_id: str) -> tuple[Suggestion, str]:
+        """Return a suggestion, and the prompt with it applied, for editing."""
         review = self._review(project, actor)
+        suggestion = review.find(suggestion_id)
         may_edit(review, suggestion)
-        return text_to_edit(review, suggestion)
+        return suggestion, text_to_edit(review, suggestion)
 
     def edit(self, site: Site, actor: Actor, suggestion_id: str, text: str) -> ActionResult:
         """Replace a suggestion by an edited one; raises RejectedText if the text is refused."""
@@ -190,7 +186,7 @@ class ReviewActions:
             except DecidedAlready:
                 raise
             except UsageError as error:
-                raise RejectedText(error.message, text, hint=error.hint) from None
+                raise RejectedText(error.message, suggestion, text, hint=error.hint) from None
         note = f"Update its branch: `edison propose {new.id} --open-pr`"
         return ActionResult(new, (note,) if new.branch is not None else ())
 
@@ -212,7 +208,7 @@ class ReviewActions:
             )
             book = GradeBook(site, actor, labels_of(experiment))
             queue = GradingQueue(project, run, reader, book, seed=0)
-            return queue.enter(queue.find(find_cell(reader, run.id, cell)), human_grade, once=True)
+            return queue.enter(queue.find(cell), human_grade, once=True)
 
     def try_prompt(
         self, site: Site, actor: Actor, edited: EditedPrompt, chosen: ChosenCells
@@ -245,9 +241,7 @@ class ReviewActions:
         """Propose a counterexample to a cell's case, for the dataset that has the case."""
         with _deciding:
             project = load_project(site.root)
-            with closing(open_reader(site.results)) as reader:
-                run = find_run(reader, _run_of(reader, cell))
-                row = find_cell(reader, run.id, cell)
+            run, row = _cell_of(site, cell)
             origin = origin_of(project, project.experiment(run.experiment), row.case_id)
             review = self._proposing(project, actor)
             done = add_counterexample(review, origin, entry, actor.name)
@@ -258,9 +252,7 @@ class ReviewActions:
     def rerun(self, site: Site, actor: Actor, cell: str) -> TryGrid:
         """Request another answer for a cell; the results of its run do not change."""
         project = load_project(site.root)
-        with closing(open_reader(site.results)) as reader:
-            run = find_run(reader, _run_of(reader, cell))
-            row = find_cell(reader, run.id, cell)
+        run, row = _cell_of(site, cell)
         experiment = project.experiment(run.experiment)
         task = task_of_cell(project, experiment, row)
         grid = TryGrid(actor.name, f"cell {row.id[:12]}", [task])
@@ -301,6 +293,12 @@ def _run_of(reader: sqlite3.Connection, cell: str) -> str:
     return run_id
 
 
+def _cell_of(site: Site, cell: str) -> tuple[Run, CellRow]:
+    with closing(open_reader(site.results)) as reader:
+        run = find_run(reader, _run_of(reader, cell))
+        return run, find_cell(reader, run.id, cell)
+
+
 def _audited(done: Proposed) -> dict[str, Any]:
     pull = done.result.pull_request
     return {
@@ -329,7 +327,7 @@ def _earlier_edit(review: ReviewContext, suggestion: Suggestion, text: str) -> S
     """Return an earlier edit of a suggestion to the same text."""
     if suggestion.status is not SuggestionStatus.SUPERSEDED:
         return None
-    made = review.read(lambda connection: list_suggestions(connection, prompt=suggestion.prompt))
+    made = review.suggestions(prompt=suggestion.prompt)
     made = [edit for edit in made if edit.edited_from == suggestion.id]
     if not made:
         return None
@@ -361,7 +359,7 @@ def _blocker(review: ReviewContext, actor: Actor, suggestion: Suggestion) -> Opt
     """Return why no decision is possible; None if one is."""
     if refused := _not_allowed(review, actor, Role.REVIEWER, "review"):
         return refused
-    if suggestion.status not in OPEN:
+    if suggestion.status not in OPEN_STATUSES:
         return Option(False, f"It is already {suggestion.status}.")
     try:
         review.refuse_while_running(suggestion)

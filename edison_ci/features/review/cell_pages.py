@@ -8,15 +8,10 @@ from edison_ci.access.site import Role, require_role
 from edison_ci.api.counterexamples import CaseEntry, origin_of
 from edison_ci.errors import UsageError
 from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
-from edison_ci.records import CellStatus
-from edison_ci.results.explanation import explain
-from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.judgments import judged_cells
-from edison_ci.store.manual_grades import own_grades
-from edison_ci.store.runs import find_run
+from edison_ci.results.case_grid import cell_actions as actions_in_grid
+from edison_ci.results.explanation import explain, explain_cell
 from edison_ci.web.formats import as_text
 from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_cell
-from edison_ci.web.pages.run import CellActions
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
@@ -25,22 +20,14 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.errors import EdisonError
     from edison_ci.records import Json
-    from edison_ci.results.case_grid import CaseGrid
+    from edison_ci.results.case_grid import CaseGrid, CellActions
     from edison_ci.web.page_context import Links
 
 
 def cell_actions(context: PageContext, grid: CaseGrid) -> CellActions:
     """Return what the cells of a page of the grid offer."""
-    boxes = [box for row in grid.rows for box in row.boxes if box is not None]
-    judged = judged_cells(context.connection, [box.worst.id for box in boxes])
-    if context.actor is None or not context.may(Role.REVIEWER):
-        return CellActions(frozenset(), {}, judged)
-    able = (CellStatus.OK, CellStatus.MALFORMED)
-    gradable = frozenset(
-        box.worst.id for box in boxes if box.worst.status in able and box.text is not None
-    )
-    mine = own_grades(context.connection, context.actor.name, gradable)
-    return CellActions(gradable, mine, judged)
+    grader = context.actor if context.may(Role.REVIEWER) else None
+    return actions_in_grid(context.connection, grid, None if grader is None else grader.name)
 
 
 def reply(context: PageContext) -> Page:
@@ -85,12 +72,10 @@ def case_page(  # noqa: PLR0913 - the form as it was sent, or as it is at first
     suggestion: str = "",
 ) -> Page:
     """Return the form with what was entered and what is wrong with it, if anything."""
-    run_id = run_of_cell(connection, cell_id)
-    if run_id is None:
+    explanation = explain_cell(connection, cell_id)
+    if explanation is None:
         raise UsageError(f"there is no cell {cell_id!r}", hint="open it from the page of its run")
-    run = find_run(connection, run_id)
-    cell = find_cell(connection, run.id, cell_id)
-    explanation = explain(connection, None, run, cell)
+    run, cell = explanation.run, explanation.cell
     origin = origin_of(project, project.experiment(run.experiment), cell.case_id)
     case = origin.case
     assert case is not None, "the cell has one"

@@ -21,7 +21,7 @@ from edison_ci.git import forge as models
 from edison_ci.numeric import change, counted
 from edison_ci.plan import versions
 from edison_ci.proposals import approvals, context, prompt_file, proposal
-from edison_ci.store.suggestions import OPEN, SuggestionStatus, comments_of, list_suggestions
+from edison_ci.records import OPEN_STATUSES, SuggestionStatus
 
 if TYPE_CHECKING:
     from edison_ci.features.review.decision import DecisionResult
@@ -79,13 +79,11 @@ def list_open(
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_readable_project(state, terminal), offline=True)
     shown_statuses = [SuggestionStatus(status) for status in statuses] or (
-        () if everything else sorted(OPEN)
+        () if everything else sorted(OPEN_STATUSES)
     )
     listed: list[Suggestion] = []
     if review.site.results.exists():
-        listed = review.read(
-            lambda db: list_suggestions(db, experiment=experiment, statuses=shown_statuses)
-        )
+        listed = review.suggestions(experiment=experiment, statuses=shown_statuses)
     if terminal.json:
         terminal.document({"suggestions": [suggestion.as_json() for suggestion in listed]})
         return
@@ -134,7 +132,7 @@ def show(state: CliState, suggestion: str) -> None:
     project = lookup.refuse_texts_in_log(lookup.open_readable_project(state, terminal))
     review = context.ReviewContext.of(project, offline=True)
     chosen = review.find(suggestion)
-    comments = review.read(lambda connection: comments_of(connection, chosen))
+    comments = review.comments(chosen)
     count = approvals.stored_approvals(review, chosen)
     if terminal.json:
         listed = [comment._asdict() for comment in comments]
@@ -399,7 +397,7 @@ def propose(state: CliState, suggestion: str | None, open_pr: bool, force: bool)
     terminal = Terminal(state)
     review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     if suggestion is None:
-        chosen = proposal.newest(review.read(list_suggestions), force=force)
+        chosen = proposal.newest(review.suggestions(), force=force)
     else:
         chosen = review.find(suggestion)
     if chosen is None:

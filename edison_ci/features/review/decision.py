@@ -22,6 +22,7 @@ from edison_ci.proposals import proposal as review_proposal
 from edison_ci.proposals import proposal_text as proposal
 from edison_ci.proposals.context import supersede_others
 from edison_ci.proposals.file_proposal import next_steps
+from edison_ci.records import OPEN_STATUSES, SuggestionStatus
 from edison_ci.report import markdown
 from edison_ci.store import audit, database, suggestions
 
@@ -213,7 +214,7 @@ def _awaited(
     """Store an approval; return the result if others have to approve as well."""
     if (
         review.project.file.settings.approvals == 1
-        or suggestion.status is suggestions.SuggestionStatus.APPROVED
+        or suggestion.status is SuggestionStatus.APPROVED
     ):
         return None
     count = approvals.store_approval(review, actor, suggestion)
@@ -242,12 +243,12 @@ async def _awaited_on_github(
 
 
 def _refuse_undecidable(suggestion: suggestions.Suggestion, *, merge: bool) -> None:
-    again = suggestion.status is suggestions.SuggestionStatus.APPROVED and (
+    again = suggestion.status is SuggestionStatus.APPROVED and (
         merge or suggestion.pull_request is None
     )
-    if suggestion.status is suggestions.SuggestionStatus.PROPOSED or again:
+    if suggestion.status is SuggestionStatus.PROPOSED or again:
         return
-    if suggestion.status is not suggestions.SuggestionStatus.TRIED:
+    if suggestion.status is not SuggestionStatus.TRIED:
         raise suggestions.decided_already(suggestion)
     raise UsageError(
         f"suggestion {suggestion.id} is {suggestion.status}",
@@ -334,9 +335,7 @@ def _record_approval(
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now()}
     return DecisionResult(
-        review.move(
-            actor, "review approve", suggestion, suggestions.SuggestionStatus.APPROVED, **changes
-        ),
+        review.move(actor, "review approve", suggestion, SuggestionStatus.APPROVED, **changes),
         notes,
     )
 
@@ -350,7 +349,7 @@ def _record_applied(
     *notes: str,
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
-    moved = review.move(actor, action, suggestion, suggestions.SuggestionStatus.APPLIED, **changes)
+    moved = review.move(actor, action, suggestion, SuggestionStatus.APPLIED, **changes)
     return DecisionResult(moved, notes, supersede_others(review, actor, moved))
 
 
@@ -369,7 +368,7 @@ async def reject(
     text = " ".join(reason.split())[:MAX_REASON_CHARS]
     if not text:
         raise UsageError("the reason is empty", hint="the next refinement needs the reason")
-    if suggestion.status not in suggestions.OPEN:
+    if suggestion.status not in OPEN_STATUSES:
         raise suggestions.decided_already(suggestion)
     review.refuse_while_running(suggestion)
     notes: tuple[str, ...] = ()
@@ -389,9 +388,7 @@ async def reject(
                 await github.close_pull_request(pull.number)
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "reason": text}
     return DecisionResult(
-        review.move(
-            actor, "review reject", suggestion, suggestions.SuggestionStatus.REJECTED, **changes
-        ),
+        review.move(actor, "review reject", suggestion, SuggestionStatus.REJECTED, **changes),
         notes,
     )
 

@@ -5,7 +5,6 @@ A refused text is shown again with the reason, so that nothing that was written 
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import utc
@@ -18,9 +17,8 @@ from edison_ci.features.review.grading import HumanGrade
 from edison_ci.features.review.prompt_drafts import ChosenCells, EditedPrompt, cost_words
 from edison_ci.features.review.prompt_editor import EditorState, editor_page, save_page
 from edison_ci.features.review.suggestion_pages import edit_page
-from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
+from edison_ci.records import SuggestionStatus
+from edison_ci.results.stored_runs import cell_by_start, open_results
 from edison_ci.web.page_context import Args, PageInstead
 from edison_ci.web.pages.run import case_query, list_args
 from edison_ci.web.workspace import project_in
@@ -102,9 +100,10 @@ def _grade(form: Args) -> tuple[ScaleName, float]:
 def _next_address(sent: FormRequest) -> str:
     """Return the address of the next page after grading."""
     form, cell, links = sent.form, sent.path["cell"], sent.links
-    with closing(open_reader(sent.site.results)) as reader:
-        run = run_of_cell(reader, cell) or ""
-        case = find_cell(reader, run, cell).case_id
+    with open_results(sent.site.results) as reader:
+        place = cell_by_start(reader, cell)
+    assert place is not None, "it was just graded"
+    run, case = place[0], place[1].case_id
     if form.text("to") == "queue":
         scale, only = form.text("scale"), form.text("only")
         kept = {"scale": scale if scale != "1-5" else "", "only": only if only != "new" else ""}
@@ -148,9 +147,8 @@ def edit(sent: FormRequest) -> str:
     try:
         done = actions_of(sent).edit(sent.site, sent.actor, suggestion, text)
     except RejectedText as rejected:
-        with closing(open_reader(sent.site.results)) as reader:
-            stored = find_suggestion(reader, suggestion)
-        raise PageInstead(edit_page(sent.links, stored, rejected.text, rejected)) from None
+        page = edit_page(sent.links, rejected.suggestion, rejected.text, rejected)
+        raise PageInstead(page) from None
     text = f"Saved as this suggestion, which is not measured. {suggestion} is superseded."
     return _suggestion_address(sent, done, text)
 
@@ -251,7 +249,7 @@ def add_case(sent: FormRequest) -> str:
     try:
         done = actions_of(sent).add_case(sent.site, sent.actor, cell, entry)
     except EdisonError as error:
-        with closing(open_reader(sent.site.results)) as reader:
+        with open_results(sent.site.results) as reader:
             page = case_page(
                 sent.links,
                 _project(sent),
@@ -294,5 +292,5 @@ def _editor(sent: FormRequest, edited: EditedPrompt, error: EdisonError) -> Page
     """Return the editor with the text and what is wrong with it."""
     chosen = _chosen(sent)
     state = EditorState(edited, chosen.cases, chosen.models, problem=error)
-    with closing(open_reader(sent.site.results)) as reader:
+    with open_results(sent.site.results) as reader:
         return PageInstead(editor_page(sent.links, _project(sent), reader, state))

@@ -33,7 +33,6 @@ from edison_ci.records import Side, plain_text
 from edison_ci.results import stored_runs
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats import corrected
-from edison_ci.store import cells as store_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -545,7 +544,7 @@ def _one(queue: grading.GradingQueue, chosen: list[Candidate], request: GradeReq
         if not chosen:
             raise UsageError(_nothing_left(request), hint="choose one with --cell")
         return chosen[0]
-    return queue.find(store_cells.find_cell(queue.reader, queue.run.id, request.cell))
+    return queue.find(request.cell)
 
 
 def _about(queue: grading.GradingQueue) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
 from edison_ci.results.human_grades import candidates, cases_of, gradable_answer, sample_of
 from edison_ci.spelling import did_you_mean
+from edison_ci.store.cells import find_cell
 from edison_ci.store.manual_grades import ManualGrade, last_grades, write_grade
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
     from edison_ci.results.human_grades import Candidate, GradableAnswer
     from edison_ci.stats.corrected import RandomSample
-    from edison_ci.store.cells import CellRow
     from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run
 
@@ -197,8 +197,9 @@ class GradingQueue:
             self.load([cell])
         return gradable_answer(self.reader, self.run, self.experiment, cell, self._cases)
 
-    def find(self, row: CellRow) -> Candidate:
-        """Return the gradable answer of a cell; raises UsageError if it cannot be graded."""
+    def find(self, name: str) -> Candidate:
+        """Return the answer of a cell by id or name; raises UsageError if it cannot be graded."""
+        row = find_cell(self.reader, self.run.id, name)
         key = (row.case_id, row.request_hash, row.answer_no)
         cell = next((cell for cell in self.grades.cells if cell.key == key), None)
         if cell is None:

@@ -14,7 +14,7 @@ from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
 from edison_ci.report.components import diff_view
 from edison_ci.results.run_lists import last_complete
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.runs import find_run
+from edison_ci.results.stored_runs import find_current_run
 from edison_ci.web.page_context import MOST_CELLS, Crumb, Page, PageContext
 from edison_ci.web.workspace import project_of, searchable
 
@@ -191,7 +191,10 @@ def _choices(
 
 def _failing(experiment: Experiment, connection: sqlite3.Connection) -> dict[str, str]:
     newest = last_complete(connection, experiment.id)
-    if newest is None or (run := find_run(connection, newest)).cells_planned > MOST_CELLS:
+    if newest is None:
+        return {}
+    run = find_current_run(connection, newest)
+    if run.cells_planned > MOST_CELLS:
         return {}
     triage = RunResult(connection, run).triage()
     return {failing.case: failing.why for failing in triage.worst} if triage is not None else {}

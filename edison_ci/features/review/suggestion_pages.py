@@ -10,21 +10,16 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.review.actions import ReviewActions
 from edison_ci.features.review.hunk_blame import BlameJob
 from edison_ci.features.review.prompt_editor import may_edit
+from edison_ci.features.review.suggestion_details import (
+    STATUS_FILTERS,
+    SuggestionDetails,
+    suggestions_with,
+)
 from edison_ci.proposals.approvals import count_approvals
-from edison_ci.records import Move
-from edison_ci.results.explanation import CellExplanation, explain, unchanged_cases
+from edison_ci.records import OPEN_STATUSES, Move
+from edison_ci.results.explanation import CellExplanation, unchanged_cases
 from edison_ci.results.run_lists import experiments
 from edison_ci.results.triage import ChangedCase, changed_case
-from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.runs import find_run
-from edison_ci.store.suggestions import (
-    OPEN,
-    SuggestionStatus,
-    approvals_of,
-    comments_of,
-    find_suggestion,
-    list_suggestions,
-)
 from edison_ci.web.page_context import (
     Crumb,
     Links,
@@ -45,10 +40,8 @@ if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
 
 
-_MOST_EXAMPLES = 10
 _MOST_CHANGED = 10
 """Cases with their answers, of those fixed and of those newly failing."""
-_STATUS_FILTERS = ("open", "all", *map(str, SuggestionStatus))
 
 
 class DiffLine(NamedTuple):
@@ -62,15 +55,9 @@ class DiffLine(NamedTuple):
 
 def suggestions(context: PageContext) -> Page:
     """Return the suggestions with a status, by default the open ones."""
-    status = context.args.choice("status", _STATUS_FILTERS)
+    status = context.args.choice("status", STATUS_FILTERS)
     experiment = context.args.text("experiment")
-    chosen = (
-        {"open": tuple(sorted(OPEN)), "all": ()}.get(status)
-        if status in _STATUS_FILTERS[:2]
-        else None
-    )
-    statuses: Sequence[SuggestionStatus] = (SuggestionStatus(status),) if chosen is None else chosen
-    listed = list_suggestions(context.connection, experiment=experiment or None, statuses=statuses)
+    listed = suggestions_with(context.connection, status, experiment)
     paging = Paging.of(context.args, len(listed))
 
     def again(**changes: Any) -> str:
@@ -85,7 +72,7 @@ def suggestions(context: PageContext) -> Page:
             "paging": paging,
             "again": again,
             "status": status,
-            "statuses": _STATUS_FILTERS,
+            "statuses": STATUS_FILTERS,
             "experiment": experiment,
             "experiments": experiments(context.connection),
         },
@@ -95,7 +82,8 @@ def suggestions(context: PageContext) -> Page:
 
 def suggestion(context: PageContext) -> Page:
     """Return a suggestion: diff, note, evidence, guardrails, comments and forms."""
-    stored = find_suggestion(context.connection, context.path["suggestion"])
+    details = SuggestionDetails.of(context.connection, context.path["suggestion"])
+    stored = details.suggestion
     changed, diff = _changed(context, stored), diff_lines(stored.diff)
     blame = _blame(context, stored)
     return Page(
@@ -105,12 +93,12 @@ def suggestion(context: PageContext) -> Page:
             "suggestion": stored,
             "permissions": _permissions(context, stored),
             "messages": context.messages,
-            "open": stored.status in OPEN,
+            "open": stored.status in OPEN_STATUSES,
             "loops": feature.ask("loops_waiting", context.connection, stored.id, default=[]),
             "diff": diff,
-            "comments": comments_of(context.connection, stored),
-            "approvals": _approvals(context, stored),
-            "examples": _examples(context, stored),
+            "comments": details.comments,
+            "approvals": _approvals(context, details),
+            "examples": _examples(context, details),
             "changed": changed,
             "blame": blame,
             "hunks": _hunks(diff),
@@ -127,15 +115,14 @@ def suggestion(context: PageContext) -> Page:
     )
 
 
-def _approvals(context: PageContext, suggestion: Suggestion) -> str:
+def _approvals(context: PageContext, details: SuggestionDetails) -> str:
     """Return how many people have approved, in words; empty where one is enough."""
-    project = project_of(context)
+    project, suggestion = project_of(context), details.suggestion
     if project is None or project.file.settings.approvals == 1:
         return ""
     if suggestion.pull_request is not None and suggestion.branch is not None:
         return f"{project.file.settings.approvals} needed, counted on GitHub"
-    names = [approval.actor for approval in approvals_of(context.connection, suggestion)]
-    return count_approvals(project.file, names, [suggestion.author]).words
+    return count_approvals(project.file, details.approvers, [suggestion.author]).words
 
 
 def _blame(context: PageContext, suggestion: Suggestion) -> BlameJob | None:
@@ -159,17 +146,9 @@ class FailingExample(NamedTuple):
     reasons: list[Reason]
 
 
-def _examples(context: PageContext, suggestion: Suggestion) -> list[FailingExample]:
+def _examples(context: PageContext, details: SuggestionDetails) -> list[FailingExample]:
     """Return the failing answers in the request to the refiner, with their cases."""
-    listed = suggestion.evidence.get("examples")
-    cell_ids = [str(cell) for cell in listed][:_MOST_EXAMPLES] if isinstance(listed, list) else []
-    explanations = []
-    for wanted_cell in cell_ids:
-        run_id = run_of_cell(context.connection, wanted_cell)
-        if run_id is not None:
-            run = find_run(context.connection, run_id)
-            cell = find_cell(context.connection, run_id, wanted_cell)
-            explanations.append(explain(context.connection, None, run, cell))
+    suggestion, explanations = details.suggestion, details.examples
     project, cases = project_of(context), dict[str, "Case"]()
     if project is not None and searchable(project, suggestion.experiment):
         hashes = {
@@ -255,16 +234,12 @@ def diff_lines(text: str) -> list[DiffLine]:
 
 def edit(context: PageContext) -> Page:
     """Return the form to edit the prompt with the suggestion applied."""
-    stored = find_suggestion(context.connection, context.path["suggestion"])
-    project = project_of(context)
+    suggestion_id, project = context.path["suggestion"], project_of(context)
     if context.actions is None or context.actor is None or project is None:
-        hint = f"use the command: edison review edit {stored.id}"
+        hint = f"use the command: edison review edit {suggestion_id}"
         raise UsageError("editing is not possible on these pages", hint=hint)
-    return edit_page(
-        context.links,
-        stored,
-        ReviewActions(context.actions.offline).draft(project, context.actor, stored),
-    )
+    actions = ReviewActions(context.actions.offline)
+    return edit_page(context.links, *actions.draft(project, context.actor, suggestion_id))
 
 
 def edit_page(

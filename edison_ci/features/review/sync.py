@@ -17,7 +17,8 @@ from edison_ci.proposals.approvals import count_approvals, review_approvers
 from edison_ci.proposals.branches import merged_changes
 from edison_ci.proposals.context import supersede_others
 from edison_ci.proposals.prompt_file import is_result
-from edison_ci.store.suggestions import MOVES, Suggestion, SuggestionStatus, list_suggestions
+from edison_ci.records import SuggestionStatus
+from edison_ci.store.suggestions import MOVES, Suggestion, list_suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

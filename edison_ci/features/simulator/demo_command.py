@@ -11,9 +11,9 @@ import click
 from click.core import ParameterSource
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import lookup, suggestion
 from edison_ci.cli import plan as cli_plan
 from edison_ci.cli import run as cli_run
+from edison_ci.cli import suggestion
 from edison_ci.cli import try_one as cli_try_one
 from edison_ci.cli import validate as cli_validate
 from edison_ci.cli.init import TEMPLATES, init, write_project
@@ -26,7 +26,8 @@ from edison_ci.extras import faults_of, install_command
 from edison_ci.feature import commands
 from edison_ci.feature import load as load_place
 from edison_ci.git import command as git_command
-from edison_ci.store import suggestions
+from edison_ci.proposals.context import ReviewContext
+from edison_ci.records import SuggestionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -215,11 +216,8 @@ class _Tour:
         return answer.line
 
     def _best(self) -> Suggestion | None:
-        project = load.load_project(self.folder)
-        with lookup.results_of(project) as reader:
-            proposed = suggestions.list_suggestions(
-                reader, statuses=(suggestions.SuggestionStatus.PROPOSED,)
-            )
+        review = ReviewContext.of(load.load_project(self.folder), offline=True)
+        proposed = review.suggestions(statuses=(SuggestionStatus.PROPOSED,))
         on_branches = (suggestion for suggestion in proposed if suggestion.branch is not None)
         return next(on_branches, proposed[0] if proposed else None)
 

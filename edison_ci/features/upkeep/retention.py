@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.records import canonical_json
+from edison_ci.records import OPEN_STATUSES, canonical_json
 from edison_ci.store.answers import answers_in_use, columns
 from edison_ci.store.runs import NO_TRIAL
-from edison_ci.store.suggestions import OPEN
 
 if TYPE_CHECKING:
     import sqlite3
@@ -155,7 +154,7 @@ def _spared(connection: sqlite3.Connection, retention: Retention) -> str:
         )
     if retention.production:
         parts.append(_IN_PRODUCTION)
-    waiting = ", ".join(f"'{status}'" for status in sorted(OPEN))
+    waiting = ", ".join(f"'{status}'" for status in sorted(OPEN_STATUSES))
     parts.append(
         "select c.id from suggestion s join json_each(s.runs) j join cell c on c.run_id = j.value "
         f"where s.status in ({waiting})"

@@ -9,7 +9,7 @@ from edison_ci import feature
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
 from edison_ci.records import RunStatus, Side
-from edison_ci.results.case_grid import Box, case_grid
+from edison_ci.results.case_grid import Box, CellActions, case_grid
 from edison_ci.results.case_query import METRICS, SORTS, CaseQuery
 from edison_ci.results.components import ComponentName
 from edison_ci.results.decisions import decisions_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from edison_ci.results.run_sentences import Headline
     from edison_ci.results.scores import BaseComparison, Totals
     from edison_ci.results.triage import ChangedList
-    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
     from edison_ci.web.page_context import Args
 
@@ -224,16 +223,6 @@ def _cell_links(context: PageContext, listed: dict[str, Any]) -> Callable[[str],
     place = "0" * SHOWN_ID
     before, _, after = context.links.to("cell", place, **listed).partition(place)
     return lambda cell: f"{before}{cell[:SHOWN_ID]}{after}"
-
-
-class CellActions(NamedTuple):
-    """What the visitor can do with the answers of a page of the grid, by cell."""
-
-    gradable: frozenset[str]
-    mine: dict[str, ManualGrade]
-    """Their last grade of each."""
-    judged: frozenset[str]
-    """Cells with a reply of a judge or grader."""
 
 
 NO_ACTIONS = CellActions(frozenset(), {}, frozenset())

@@ -21,9 +21,10 @@ from edison_ci.features.refine.refiner import RE_ASKS
 from edison_ci.features.refine.search import SCREEN_CASES
 from edison_ci.proposals.guardrails import WIDER
 from edison_ci.proposals.prompt_file import apply_suggestion
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import experiment_lock
-from edison_ci.store.suggestions import MadeBy, SuggestionStatus, find_suggestion
+from edison_ci.store.suggestions import MadeBy, find_suggestion
 from tests.features.refine.workbench import (
     MANNERS,
     PATH,

@@ -14,9 +14,10 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget
 from edison_ci.features.refine.evidence import NOT_VERIFIED
 from edison_ci.features.refine.refiner import RE_ASKS
+from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import experiment_lock
-from edison_ci.store.suggestions import SuggestionStatus, find_suggestion, move_suggestion
+from edison_ci.store.suggestions import find_suggestion, move_suggestion
 from tests.documents.test_text_diff import BAD
 from tests.features.refine.workbench import (
     PATH,

@@ -10,7 +10,7 @@ import pytest
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.load import load_project
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.records import SuggestionStatus
 from tests.features.refine.workbench import SHOUT, WELCOME, Museum, greeting, project, reply
 
 if TYPE_CHECKING:

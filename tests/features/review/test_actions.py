@@ -11,7 +11,7 @@ from edison_ci.access.site import Actor, Identity, Role, open_site
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.features.review.actions import ReviewActions
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.records import SuggestionStatus
 from tests.features.github.fake_state import Grant
 from tests.suggested import PATH, keep, stored, suggestion_for
 

@@ -14,7 +14,7 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.features.github.code_owners import owned_paths
 from edison_ci.features.review.actions import ReviewActions
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.records import SuggestionStatus
 from tests.access.test_events import example
 from tests.features.github.fake_state import Grant
 from tests.suggested import ADDED, PATH, keep, stored, suggestion_for

@@ -12,7 +12,7 @@ import pytest
 
 from edison_ci.features.github.forge import GitHub
 from edison_ci.proposals.branches import BranchState, find_branch_in_git, find_branch_on_github
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.records import SuggestionStatus
 from tests.conftest import Folder
 from tests.features.github.emulator import emulator
 from tests.features.github.fake_github import TOKEN, FakeGitHub

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.records import RunStatus
+from edison_ci.records import RunStatus, SuggestionStatus
 from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.runs import NewRun, move_run, start_run
-from edison_ci.store.suggestions import SuggestionStatus, rejections
+from edison_ci.store.suggestions import rejections
 from tests.features.github.fake_github import TOKEN, Fault
 from tests.features.github.fake_state import Grant
 from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for, version_of
