@@ -453,7 +453,7 @@ SQL_OF_FEATURES = {
     "monitor/alert_overview.py",
     "monitor/alert_rows.py",
     "monitor/conditions.py",
-    "monitor/operation_numbers.py",
+    "monitor/metrics.py",
     "monitor/outbox.py",
     "monitor/production_trend.py",
     "monitor/schedule_rows.py",

@@ -30,11 +30,10 @@ from edison_ci.errors import BusyError, ConfigError, ExitCode, RoleError, StoreE
 from edison_ci.features.upkeep.maintenance import (
     CacheSelection,
     clear,
-    gc,
     preview_clear,
-    preview_gc,
     upgrade,
 )
+from edison_ci.features.upkeep.retention import gc, preview_gc
 from edison_ci.store import database
 from edison_ci.store.audit import AuditRow, read_audit, verify_audit
 from edison_ci.store.database import migrations, stored_version

@@ -21,12 +21,14 @@ from edison_ci.features.monitor.metrics import (
     OF_SERVER,
     Metric,
     MetricSource,
+    ModelCalls,
     Sample,
+    calls_by_model,
     project_samples,
     render,
     server_metrics,
+    unfinished_runs,
 )
-from edison_ci.features.monitor.operation_numbers import ModelCalls, calls_by_model, unfinished_runs
 from edison_ci.results.spending import WITHIN_MS
 from edison_ci.store.database import open_database
 from edison_ci.web.databases import BOUNDS_S, Traffic

@@ -139,9 +139,6 @@ def owners_of(members: Sequence[Member], role: Role) -> list[str]:
     return [owner_name(member) for member in members if Role[member.role.upper()] >= role]
 
 
-# --- the section that is written ------------------------------------------------------------------
-
-
 def section(paths: Sequence[OwnedPath], members: Sequence[Member]) -> list[str]:
     """Return the lines for the members; empty without members."""
     if not members:
@@ -174,9 +171,6 @@ def with_section(text: str, lines_of_section: Sequence[str], where: str) -> str:
     if lines_of_section:
         lines += ["", *lines_of_section] if lines else lines_of_section
     return "".join(f"{line}{newline}" for line in lines)
-
-
-# --- what a file says -----------------------------------------------------------------------------
 
 
 class OwnerRule(NamedTuple):

@@ -319,9 +319,6 @@ def print_markdown(terminal: Terminal, text: str) -> None:
         terminal.raw(text)
 
 
-# --- posting --------------------------------------------------------------------------------------
-
-
 async def post(
     address: host.RepositoryAddress,
     author: Author,
@@ -385,9 +382,6 @@ def _origin_remote(folder: Path) -> str | None:
     except (UsageError, OSError):
         return None
     return answer.line if answer.code == 0 else None
-
-
-# --- the outcome ----------------------------------------------------------------------------------
 
 
 def show_comment(terminal: Terminal, result: CommentResult, event: job_events.Event | None) -> None:

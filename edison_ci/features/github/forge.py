@@ -160,8 +160,6 @@ class GitHub:
     async def __aexit__(self, *details: object) -> None:
         await self._api.__aexit__(*details)
 
-    # --- comments ---------------------------------------------------------------------------------
-
     def is_ours(self, comment: models.Comment) -> bool:
         """Whether the account of this tool wrote a comment."""
         return self.author.wrote(comment)
@@ -189,8 +187,6 @@ class GitHub:
         """Delete a comment; one that does not exist is no error."""
         await self._delete("delete a comment", "issues", "comments", comment_id)
 
-    # --- issues -----------------------------------------------------------------------------------
-
     async def open_issues(self) -> list[models.Issue]:
         """Return the open issues, without pull requests, which GitHub lists as issues too."""
         items = await self._api.pages("list the issues", "issues", state="open")
@@ -208,8 +204,6 @@ class GitHub:
         """Close an issue as completed."""
         fields = {"state": "closed", "state_reason": "completed"}
         await self._api.write("close the issue", "PATCH", "issues", number, body=fields)
-
-    # --- pull requests ----------------------------------------------------------------------------
 
     async def pull_request(self, number: int) -> models.PullRequest:
         """Return a pull request as it is now."""
@@ -282,8 +276,6 @@ class GitHub:
         """Put a change on its branch and open a pull request, or update both."""
         return await proposal.propose_on_github(self, change, put=put)
 
-    # --- branches and workflows -------------------------------------------------------------------
-
     async def default_branch(self) -> str:
         """Return the name of the default branch."""
         repository = await self._api.get("read the repository")
@@ -299,8 +291,6 @@ class GitHub:
         body = {"ref": branch, "inputs": {**inputs}}
         what = f"start the workflow {file}"
         await self._api.write(what, "POST", *path, body=body, repeatable=False)
-
-    # --- files ------------------------------------------------------------------------------------
 
     async def changed_files(self, number: int) -> list[models.ChangedFile]:
         """Return the files that a pull request changes; raises ForgeError if the list is cut."""

@@ -178,9 +178,6 @@ def _owners(members: Sequence[Member]) -> Iterator[RoleFinding]:
         )
 
 
-# --- CODEOWNERS -----------------------------------------------------------------------------------
-
-
 def _owned(file: CodeOwnersFile, members: Sequence[Member]) -> Iterator[RoleFinding]:
     hint = "write it: edison roles sync"
     if file.top is None:
@@ -249,9 +246,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-# --- the history ----------------------------------------------------------------------------------
-
-
 def _history(repository: Repository | None, members: Sequence[Member]) -> Iterator[RoleFinding]:
     """Find one person with two entries, and one address of two people, among the authors."""
     if repository is None or repository.head() is None:
@@ -288,9 +282,6 @@ def _history(repository: Repository | None, members: Sequence[Member]) -> Iterat
 
 def _plain(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-# --- protection -----------------------------------------------------------------------------------
 
 
 def missing_protection(

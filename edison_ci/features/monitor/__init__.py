@@ -39,8 +39,8 @@ FEATURE = Feature(
         "production_sample": "production_trend:newest_sample",
         "production_trend": "production_trend:production_trend",
         "run_context": "run_handlers:changes_of_context",
-        "runs_ended": "alert_notes:check_after_run",
-        "scheduled_run": "production_sample:grade_new_sample",
+        "runs_ended": "run_handlers:check_after_run",
+        "scheduled_run": "production_runs:grade_new_sample",
     },
     areas=(
         Area("alerts", "Alerts", ("alerts",), 80),

@@ -188,9 +188,6 @@ def _keep_names(
     return [*by_key.values()]
 
 
-# --- experiments ----------------------------------------------------------------------------------
-
-
 def _budget(
     site: Site, connection: sqlite3.Connection, project: Project, experiment: Experiment
 ) -> list[Finding]:
@@ -232,9 +229,6 @@ def _used(  # noqa: PLR0913 - one budget
     name = "" if experiment is None else experiment.id
     sentence = f"{usage}."
     return [Finding(Condition.BUDGET, level, sentence, name, run_id, {"used": high})]
-
-
-# --- the machine ----------------------------------------------------------------------------------
 
 
 def _disk(site: Site) -> list[Finding]:

@@ -233,9 +233,6 @@ def _opened(state: CliState) -> tuple[Terminal, Site]:
     return Terminal(state), sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
 def local_time(stored: str) -> str:
     """Return a stored time for people: in UTC, and in local time where that differs."""
     time = dt.datetime.fromisoformat(stored)

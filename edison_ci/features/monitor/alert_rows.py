@@ -287,9 +287,6 @@ def _alert(row: tuple[Any, ...]) -> Alert:
     return alert
 
 
-# --- mutes ----------------------------------------------------------------------------------------
-
-
 def add_mute(connection: sqlite3.Connection, mute: Mute) -> None:
     """Store a mute; its number is made here."""
     connection.execute(

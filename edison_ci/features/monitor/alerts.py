@@ -90,8 +90,6 @@ def _entity(about: Finding | Alert) -> str:
     return f"{about.condition} of {about.experiment or 'the machine'}"
 
 
-# --- telling --------------------------------------------------------------------------------------
-
 MOST_TOLD = 3
 """Alerts that are told one by one; more of them at once are one notice."""
 REMIND_DAYS = 7
@@ -171,9 +169,6 @@ def _digest(alerts: Sequence[Alert], site: Site) -> Notice:
         at=site.now(),
         also=("schedule_missed",) if any(a.condition in _OCCASIONS for a in alerts) else (),
     )
-
-
-# --- people ---------------------------------------------------------------------------------------
 
 
 def acknowledge(

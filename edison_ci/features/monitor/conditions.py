@@ -99,9 +99,6 @@ def _production(
     return [Finding(Condition.PRODUCTION, level, trend.sentence, experiment, run.id, detail)]
 
 
-# --- scores ---------------------------------------------------------------------------------------
-
-
 def _falls(
     connection: sqlite3.Connection, points: Sequence[TrendRun], alerts: Alerts, causes: str
 ) -> list[Finding]:
@@ -160,9 +157,6 @@ def _day(stored: str) -> float:
 
 def _date(day: float) -> str:
     return f"{dt.datetime.fromtimestamp(day * _DAY_S, dt.UTC):%Y-%m-%d}"
-
-
-# --- errors and latency ---------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -310,9 +304,6 @@ def _called(
             called.slow_answers += late
             called.answers += len(waits)
     return called
-
-
-# --- models and judges that changed ---------------------------------------------------------------
 
 
 def _served_models(connection: sqlite3.Connection, experiment: str) -> list[Finding]:

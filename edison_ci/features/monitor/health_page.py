@@ -16,8 +16,8 @@ from edison_ci.features.monitor.metrics import (
     project_samples,
     render,
     server_metrics,
+    unfinished_runs,
 )
-from edison_ci.features.monitor.operation_numbers import unfinished_runs
 from edison_ci.features.monitor.schedules import read_schedules, scheduler_status
 from edison_ci.results.run_lists import last_run_at, stuck_runs
 from edison_ci.store.database import is_current, migrations, version_of

@@ -169,9 +169,6 @@ def message_of(site: Site, notice: Notice, *, texts: bool = False) -> dict[str, 
     }
 
 
-# --- delivery -------------------------------------------------------------------------------------
-
-
 def deliver(
     site: Site,
     *,

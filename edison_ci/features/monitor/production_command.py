@@ -13,7 +13,7 @@ from edison_ci.cli import lookup, run, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.features.monitor import production_sample
+from edison_ci.features.monitor import production_runs
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -56,7 +56,7 @@ def production(state: CliState, request: ProductionCommand) -> None:
         sessions.microusd(request.budget), request.allow_code, request.wait
     )
     factory = sessions.session_factory(state, sessions.PlanConfirmation(terminal, yes=request.yes))
-    ended = production_sample.grade_new_sample(terminal, project, chosen, grading, factory)
+    ended = production_runs.grade_new_sample(terminal, project, chosen, grading, factory)
     if ended is None:
         if terminal.json:
             terminal.document({"runs": []})

@@ -6,12 +6,14 @@ questions are stored with the answers, and go with them when texts are removed.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
 from edison_ci.api.sessions import run_outside_loop
 from edison_ci.checks.language import language_of
 from edison_ci.config import requirements
@@ -21,15 +23,19 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.existing_answers import ImportedAnswers, imported_variant
 from edison_ci.execute.run_options import RunOptions
 from edison_ci.execute.targets import RunTarget, refuse_missing
-from edison_ci.features.monitor.production_calls import MODEL, dataset_rows
+from edison_ci.features.monitor.production_calls import MODEL, dataset_rows, sample_of
+from edison_ci.features.monitor.production_trend import last_sample
+from edison_ci.numeric import counted
 from edison_ci.plan.selection import EVERYTHING
 from edison_ci.records import plain_text
+from edison_ci.store import audit, database
 from edison_ci.store.runs import PRODUCTION
 
 if TYPE_CHECKING:
     from edison_ci.api.evaluation import GradingRequest
     from edison_ci.api.sessions import SessionFactory
     from edison_ci.checks.options import Check
+    from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.run_options import RunOutcome
@@ -163,3 +169,37 @@ def _with_sample(experiment: Experiment, variant: ProductionVariant) -> Experime
 
 def _language(call: ProductionCall) -> str | None:
     return language_of(" ".join(plain_text(value) for value in call.inputs.values()))
+
+
+def grade_new_sample(
+    terminal: Terminal,
+    project: Project,
+    experiment: Experiment,
+    request: GradingRequest,
+    factory: SessionFactory,
+) -> RunOutcome | None:
+    """Grade a sample of the answers since the last one; None if there is no new answer."""
+    sample = _sample(project, experiment)
+    extent = f"{counted(sample.new, 'new answer')} in {counted(sample.files, 'file')}"
+    if not sample.calls:
+        terminal.note(f"{extent}: nothing to grade")
+        return None
+    terminal.note(f"{extent}: {counted(len(sample.calls), 'answer')} sampled")
+    for name, needed in production_variant(experiment, sample).left_out:
+        terminal.note(f"left out: {name}, which needs {needed}")
+    ended = grade_production(project, experiment, sample, request, factory)
+    site = sites.Site(project.root, project.file)
+    after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
+    entry = site.entry(site.actor(), "import production", experiment.id, after=after)
+    audit.write_audit(site.results, entry)
+    return ended
+
+
+def _sample(project: Project, experiment: Experiment) -> ProductionSample:
+    assert experiment.file.production is not None
+    after, graded = "", frozenset[str]()
+    results = project.root / project.file.results
+    if results.exists():
+        with closing(database.open_reader(results)) as reader:
+            after, graded = last_sample(reader, experiment.id)
+    return sample_of(project.tree, experiment.file.production, after=after, graded=graded)

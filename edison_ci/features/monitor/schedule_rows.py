@@ -175,9 +175,6 @@ def remove_fire(connection: sqlite3.Connection, key: FireKey) -> None:
     connection.execute(f"delete from schedule_fire where {_OF_KEY}", key)
 
 
-# --- up to when times are accounted for -----------------------------------------------------------
-
-
 def watches(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
     """Return cron and time up to which each watched schedule is accounted for."""
     rows = connection.execute(
@@ -203,9 +200,6 @@ def forget_watch(connection: sqlite3.Connection, experiment: str, schedule: str)
     connection.execute(
         "delete from schedule_watch where experiment = ? and schedule = ?", (experiment, schedule)
     )
-
-
-# --- schedulers -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,8 +165,6 @@ def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
     return experiment, paths[experiment]
 
 
-# --- state ----------------------------------------------------------------------------------------
-
 _SILENT = dt.timedelta(minutes=2)
 """A scheduler that gave no sign of life for longer hangs; it gives one at least every 30 s."""
 
@@ -287,9 +285,6 @@ def schedulers_folder(site: Site) -> Path:
     It is not that of runs: a scheduler at rest must not keep housekeeping from its work.
     """
     return site.locks / "schedulers"
-
-
-# --- edits ----------------------------------------------------------------------------------------
 
 
 def add_schedule(site: Site, experiment: str | None, entry: Schedule) -> Scheduled:

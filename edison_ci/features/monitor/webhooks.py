@@ -219,8 +219,6 @@ def _refused(status: int, reply: str, after: float | None, name: str) -> Deliver
     )
 
 
-# --- forms of the message -------------------------------------------------------------------------
-
 # Limits of Slack: 150 characters in a header, 3,000 in a section, 50 blocks, about 13,000 in all.
 # A card of Teams may have 28 KB.
 _SLACK_HEADER, _SLACK_SECTION, _SLACK_BLOCKS = 150, 3_000, 50

@@ -14,7 +14,7 @@ FEATURE = Feature(
     },
     hooks={
         "api_routes": "lease_api:api_routes",
-        "project_apps": "project_addresses:ProjectApps",
+        "project_apps": "projects_page:ProjectApps",
         "projects": "projects:Projects",
         "shared_limits": "shared_budget:shared_limits",
         "money_lease": "shared_budget:MoneyLease",

@@ -292,8 +292,6 @@ class MoneyLease:
     def _spent(self, lease_id: str) -> int:
         return read_total(self._reader, f"{SCOPE}{lease_id}", "")[0]
 
-    # --- giving back ------------------------------------------------------------------------------
-
     async def close(self) -> None:
         """Return what was not spent; if that fails, the next process here does it.
 

@@ -345,9 +345,6 @@ def connect(site: Site, url: str, *, offline: bool) -> Iterator[Remote]:
         yield Remote(site, address, client)
 
 
-# --- push -----------------------------------------------------------------------------------------
-
-
 def push(
     remote: Remote, names: Sequence[str], on_progress: Callable[[Progress], None]
 ) -> Iterator[Sent]:
@@ -419,9 +416,6 @@ def _chosen(site: Site, names: Sequence[str]) -> list[Run]:
                 hint="push it from where it was made",
             )
     return list(runs.values())
-
-
-# --- pull -----------------------------------------------------------------------------------------
 
 
 def pull(

@@ -114,9 +114,6 @@ def _listed(site: Site, after: str) -> dict[str, Any]:
     return {"runs": runs, "next": ids[-1] if len(ids) == _PER_REPLY else None}
 
 
-# --- uploads --------------------------------------------------------------------------------------
-
-
 async def _upload(datasette: Any, request: Any, receive: Any) -> Any:
     """Tell how much of a bundle is here, or take more of it; the last part imports it."""
     name = request.url_vars["name"]
@@ -187,9 +184,6 @@ def _no_push() -> ApiError:
     return ApiError(
         403, "no_push", "this site accepts no runs", "start it with --projects and --accept-push"
     )
-
-
-# --- downloads ------------------------------------------------------------------------------------
 
 
 async def _download(datasette: Any, request: Any, send: Any) -> Any:

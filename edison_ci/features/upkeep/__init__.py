@@ -18,8 +18,8 @@ FEATURE = Feature(
             "Results", "forget_command:forget_texts", "Remove the texts of a case or of a person."
         ),
         "admin bundle": Command(
-            "Results", "bundle_command:bundle", "Bundle a whole project, or restore one."
+            "Results", "commands:bundle", "Bundle a whole project, or restore one."
         ),
     },
-    hooks={"duties": "duties:duties_of"},
+    hooks={"duties": "maintenance:duties_of"},
 )

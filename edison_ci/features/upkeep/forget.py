@@ -182,9 +182,6 @@ def forget(site: Site, plan: ForgetPlan) -> None:
         shutil.rmtree(site.root / ".edison" / "snapshots", ignore_errors=True)
 
 
-# --- what to look for -----------------------------------------------------------------------------
-
-
 def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str, Case]]]:
     """Return what to look for, and the cases of datasets that it concerns."""
     if wish.kind == "case":
@@ -261,9 +258,6 @@ def _leaves(value: Json) -> Iterator[str]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _leaves(item)
-
-
-# --- where to look --------------------------------------------------------------------------------
 
 
 def copies_of(site: Site) -> list[Path]:

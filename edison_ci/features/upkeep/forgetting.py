@@ -255,9 +255,6 @@ def _forms(text: str) -> Iterator[str]:
     yield _folded(text)
 
 
-# --- finding --------------------------------------------------------------------------------------
-
-
 def find_texts(connection: sqlite3.Connection, selection: Selection) -> Forgotten:
     """Return what a file has of a selection; only temporary tables are written."""
     _choose(connection, selection)
@@ -369,9 +366,6 @@ def texts_of_case(
         (*case, others),
     )
     return (text for (text,) in rows)
-
-
-# --- removing -------------------------------------------------------------------------------------
 
 
 def remove_texts(

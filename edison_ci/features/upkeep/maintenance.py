@@ -1,4 +1,4 @@
-"""Maintenance of the results file: upgrade, backups, retention and clearing, audited."""
+"""Maintenance of the results file: upgrade, backups, clearing, and the duties of a server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 from edison_ci.access import own_results
 from edison_ci.access import site as sites
 from edison_ci.api import bundles
+from edison_ci.api.duties import DAY_S, Duty
 from edison_ci.errors import EdisonError, StoreError, UsageError
-from edison_ci.features.upkeep import retention as store_retention
+from edison_ci.features.upkeep.retention import apply_retention
 from edison_ci.numeric import counted
 from edison_ci.store import answers, audit, database, liveness
 from edison_ci.store import backup as store_backup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from edison_ci.access.site import Actor, Site
+    from edison_ci.access.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,6 @@ def upgrade(site: Site) -> UpgradeResult:
         audit.add_audit(connection, entry)
     return UpgradeResult(before, after, database.copy_before_upgrade(site.results))
 
-
-# --- backups --------------------------------------------------------------------------------------
 
 _SPARE_BYTES = 100_000_000
 """Free space that a backup leaves for runs."""
@@ -139,53 +139,6 @@ def _stamp(site: Site) -> str:
     return f"{site.clock():%Y%m%dT%H%M%SZ}"
 
 
-# --- old texts ------------------------------------------------------------------------------------
-
-
-def retention_policy(site: Site) -> store_retention.Retention | None:
-    """Return the retention of old texts by the settings; None keeps them."""
-    days = site.file.settings.retention_days
-    if days == 0:
-        return None
-    quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine())
-    return store_retention.Retention(site.days_ago(days), quarantined, site.production())
-
-
-def preview_gc(site: Site) -> store_retention.RetentionResult:
-    """Return what `gc` would delete now."""
-    retention = retention_policy(site)
-    with closing(database.open_reader(site.results)) as connection:
-        return (
-            store_retention.RetentionResult()
-            if retention is None
-            else store_retention.collectable(connection, retention)
-        )
-
-
-def gc(
-    site: Site, *, actor: Actor | None = None, vacuum: bool = False
-) -> store_retention.RetentionResult:
-    """Delete the texts that are older than the settings allow; without `actor`, a person does."""
-    database.stored_version(site.results)
-    actor = actor or site.require(sites.Role.ADMIN, "gc", site.file.results)
-    retention = retention_policy(site)
-    gone = store_retention.RetentionResult()
-    if retention is not None:
-        with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
-            gone = store_retention.collect(connection, retention)
-            if gone.texts or gone.reasons or gone.events:
-                details = {"cutoff": retention.cutoff, **asdict(gone)}
-                audit.add_audit(
-                    connection, site.entry(actor, "gc", site.file.results, after=details)
-                )
-    if vacuum:
-        liveness.shrink(site.results, site.locks)
-    return gone
-
-
-# --- stored answers -------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CacheSelection:
     """The stored texts to clear."""
@@ -221,3 +174,11 @@ def _before(site: Site, selection: CacheSelection) -> str | None:
     if selection.older_than_days is None:
         return None
     return site.days_ago(selection.older_than_days)
+
+
+def duties_of(site: Site) -> Iterator[Duty]:
+    """Yield the duties of a project, as its settings have them."""
+    if site.file.settings.retention_days:
+        yield Duty("retention", DAY_S, apply_retention)
+    if site.file.settings.backups:
+        yield Duty("backup", DAY_S, make_daily_backup)

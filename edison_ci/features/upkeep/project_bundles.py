@@ -114,9 +114,6 @@ class _Listed(NamedTuple):
     sha256: str
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def write_project_bundle(site: Site, target: Path) -> WrittenBundle:
     """Write the project to a bundle; raises UsageError if a file holds a key."""
     actor = site.require(Role.VIEWER, "bundle create", target.name)
@@ -209,9 +206,6 @@ def _refuse_keys(path: str, data: bytes) -> None:
             f"{where} holds a key, so no bundle was written",
             hint="remove it and revoke the key: a bundle may be sent around",
         )
-
-
-# --- restoring ------------------------------------------------------------------------------------
 
 
 def restore_project_bundle(bundle: Path, folder: Path) -> RestoredProject:

@@ -8,16 +8,24 @@ quarantine, and runs of open suggestions.
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
+from edison_ci.access.site import BY_ITSELF
+from edison_ci.numeric import counted
 from edison_ci.records import OPEN_STATUSES, canonical_json
+from edison_ci.store import audit, database, liveness
 from edison_ci.store.answers import answers_in_use, columns
 from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
+
+    from edison_ci.access.site import Actor, Site
 
 
 GRADED = ("grade", "manual_grade")
@@ -195,3 +203,48 @@ def _json(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _count(connection: sqlite3.Connection, rest: str, values: dict[str, str]) -> int:
     return int(connection.execute(f"select count(*) from {rest}", values).fetchone()[0])
+
+
+def retention_policy(site: Site) -> Retention | None:
+    """Return the retention of old texts by the settings; None keeps them."""
+    days = site.file.settings.retention_days
+    if days == 0:
+        return None
+    quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine())
+    return Retention(site.days_ago(days), quarantined, site.production())
+
+
+def preview_gc(site: Site) -> RetentionResult:
+    """Return what `gc` would delete now."""
+    retention = retention_policy(site)
+    with closing(database.open_reader(site.results)) as connection:
+        return RetentionResult() if retention is None else collectable(connection, retention)
+
+
+def gc(site: Site, *, actor: Actor | None = None, vacuum: bool = False) -> RetentionResult:
+    """Delete the texts that are older than the settings allow; without `actor`, a person does."""
+    database.stored_version(site.results)
+    actor = actor or site.require(sites.Role.ADMIN, "gc", site.file.results)
+    retention = retention_policy(site)
+    gone = RetentionResult()
+    if retention is not None:
+        with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
+            gone = collect(connection, retention)
+            if gone.texts or gone.reasons or gone.events:
+                details = {"cutoff": retention.cutoff, **asdict(gone)}
+                audit.add_audit(
+                    connection, site.entry(actor, "gc", site.file.results, after=details)
+                )
+    if vacuum:
+        liveness.shrink(site.results, site.locks)
+    return gone
+
+
+def apply_retention(site: Site) -> str:
+    """Delete old texts as the daily duty; return what was done, in words."""
+    # Looked at first without the lock that keeps runs from starting.
+    due = preview_gc(site)
+    if not (due.texts or due.reasons or due.events):
+        return "nothing was old enough"
+    gone = gc(site, actor=BY_ITSELF)
+    return f"{counted(gone.texts, 'text')} deleted"

@@ -31,7 +31,7 @@ from edison_ci.features.monitor.schedules import (
     schedule_overview,
     scheduler_status,
 )
-from edison_ci.features.upkeep.maintenance import gc
+from edison_ci.features.upkeep.retention import gc
 from edison_ci.store.database import open_for_change
 from tests import forked, holding
 from tests.opened import opened
