@@ -43,7 +43,7 @@ def test_a_schedule_is_shown_in_words_with_what_became_of_it(scheduled: ReviewSi
     scheduler = Scheduler(site.root)
     (each,) = read_schedules(site).schedules
     with open_for_change(site.results) as connection:
-        fire = scheduler.new_fire(each, site.clock())
+        fire = scheduler.claims.new_fire(each, site.clock())
         add_fire(connection, fire)
         connection.execute(
             "update schedule_fire set state = 'skipped', reason = ?, ended_at = due_at", (PROBE,)
@@ -63,7 +63,7 @@ def test_reasons_and_problems_are_text_on_the_page(scheduled: ReviewSite) -> Non
     scheduler = Scheduler(site.root)
     (each,) = read_schedules(site).schedules
     with open_for_change(site.results) as connection:
-        add_fire(connection, scheduler.new_fire(each, site.clock()))
+        add_fire(connection, scheduler.claims.new_fire(each, site.clock()))
     scheduler.close()
     other = scheduled.folder.path / "experiments/other.yaml"
     for attack, text in TEXTS.items():

@@ -8,6 +8,7 @@ were taken, and which of them have a run.
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ _KEPT_SCHEDULERS = 20
 
 
 class FireState(StrEnum):
-    """What became of a time at which a schedule was due."""
+    """The state of a time at which a schedule was due."""
 
     WAITING = "waiting"
     STARTED = "started"
@@ -57,14 +58,14 @@ class Fire:
     fires: int
     state: FireState
     owner: str
-    run_id: str | None
-    budget_usd: float | None
-    attempts: int
-    resume_at: str | None
-    exit_code: int | None
-    reason: str
-    claimed_at: str
-    ended_at: str | None
+    run_id: str | None = None
+    budget_usd: float | None = None
+    attempts: int = 0
+    resume_at: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    claimed_at: str = ""
+    ended_at: str | None = None
 
     @property
     def key(self) -> FireKey:
@@ -92,24 +93,12 @@ def _fire(row: Sequence[Any]) -> Fire:
 
 def add_fire(connection: sqlite3.Connection, fire: Fire) -> bool:
     """Write a time that is due; return False if it is stored already."""
-    marks = ", ".join("?" for _ in _COLUMNS.split(","))
+    names = _COLUMNS.split(", ")
+    row = replace(fire, reason=redacted(fire.reason))
     added = connection.execute(
-        f"insert or ignore into schedule_fire ({_COLUMNS}) values ({marks})",
-        (
-            *fire.key,
-            fire.last_due_at,
-            fire.fires,
-            str(fire.state),
-            fire.owner,
-            fire.run_id,
-            fire.budget_usd,
-            fire.attempts,
-            fire.resume_at,
-            fire.exit_code,
-            redacted(fire.reason),
-            fire.claimed_at,
-            fire.ended_at,
-        ),
+        f"insert or ignore into schedule_fire ({_COLUMNS}) "
+        f"values ({', '.join('?' for _ in names)})",
+        [getattr(row, name) for name in names],
     )
     return added.rowcount == 1
 

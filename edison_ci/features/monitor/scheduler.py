@@ -6,48 +6,38 @@ creates the run. A scheduler that starts, or another one that is running, takes 
 that died: a run that is unfinished is resumed, a time without a run is started if it is not more
 than five minutes late, and otherwise recorded as missed.
 
-Runs are processes of their own, so that memory does not grow and files are read anew each time.
+Each run is a separate process, so that memory does not grow and files are read again each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import itertools
 import logging
 import time
 from contextlib import closing
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import open_site
 from edison_ci.api.run_process import RunLaunch, RunProcess
-from edison_ci.config.cron import fires, next_fire
+from edison_ci.config.cron import next_fire
 from edison_ci.errors import EdisonError, ExitCode, UsageError
-from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
-from edison_ci.features.monitor.alerts import close_alert, raise_alert
+from edison_ci.features.monitor.schedule_alerts import alert_paused
+from edison_ci.features.monitor.schedule_claims import Claims
 from edison_ci.features.monitor.schedule_rows import (
-    Fire,
     FireKey,
     FireState,
     add_fire,
     end_scheduler,
     find_fire,
-    forget_watch,
-    future_misses,
-    open_fires,
-    remove_fire,
-    set_watch,
     sign_of_life,
-    take_over,
     update_fire,
-    watches,
 )
 from edison_ci.features.monitor.schedules import read_schedules, schedulers_folder
-from edison_ci.numeric import counted
 from edison_ci.records import RunStatus
 from edison_ci.results.stored_runs import current_run
 from edison_ci.store.database import open_for_change, open_for_reading
@@ -59,16 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edison_ci.access.site import Site
+    from edison_ci.features.monitor.schedule_rows import Fire
     from edison_ci.features.monitor.schedules import Scheduled, ScheduleFiles
 
 logger = logging.getLogger(__name__)
 
-GRACE = dt.timedelta(minutes=5)
-"""A time that is this late, or less, is still started."""
-BACK = dt.timedelta(minutes=1)
-"""A clock that went back by more is taken for one that was wrong before."""
-MOST_MISSED = 10_000
-"""Missed times that are counted: a clock that is set ahead by years passes millions."""
 MOST_AT_ONCE = 4
 """Runs that are at work at the same time; others wait."""
 MOST_ATTEMPTS = 8
@@ -122,12 +107,6 @@ def refuse_network_file_system(site: Site) -> None:
         )
 
 
-def times_between(cron: str, after: dt.datetime, until: dt.datetime) -> list[dt.datetime]:
-    """Return the times from one exclusively to another inclusively; the first MOST_MISSED."""
-    passed = itertools.takewhile(lambda due: due <= until, fires(cron, after))
-    return [*itertools.islice(passed, MOST_MISSED)]
-
-
 class Child(Protocol):
     """A process that carries out a run."""
 
@@ -166,20 +145,28 @@ class Scheduler:
     """Waits, while runs are paused at the end."""
     offline: bool = False
     lock: ProcessLock = field(init=False)
-    _site: Site = field(init=False)
+    claims: Claims = field(init=False)
     _children: dict[FireKey, Child] = field(default_factory=dict)
-    _said: dict[str, str] = field(default_factory=dict)
-    """The last trouble of each file, so that it is told once."""
+    _reported: dict[str, str] = field(default_factory=dict)
+    """The last trouble of each file, so that it is logged once."""
 
     def __post_init__(self) -> None:
-        self._site = replace(open_site(self.root), clock=self.clock)
-        refuse_network_file_system(self._site)
-        self.lock = ProcessLock(schedulers_folder(self._site))
+        site = self._open_site()
+        refuse_network_file_system(site)
+        self.lock = ProcessLock(schedulers_folder(site))
+        self.claims = Claims(site, self.lock, self.tell)
+
+    def _open_site(self) -> Site:
+        return replace(open_site(self.root), clock=self.clock)
+
+    @property
+    def _site(self) -> Site:
+        return self.claims.site
 
     def close(self) -> None:
         """Write that it has stopped, and release its lock."""
         with contextlib.suppress(EdisonError), open_for_change(self._site.results) as connection:
-            end_scheduler(connection, self.lock.id, self._now())
+            end_scheduler(connection, self.lock.id, self._site.now())
         self.lock.close()
 
     @property
@@ -187,27 +174,22 @@ class Scheduler:
         """Whether a run that it started is at work."""
         return bool(self._children)
 
-    def _now(self) -> str:
-        return utc.timestamp(self.clock())
-
-    # --- one look ---------------------------------------------------------------------------------
-
     def look(self) -> float:
-        """Do what is to be done now; return the seconds until the next look."""
+        """Start, resume and conclude what is due; return the seconds until the next look."""
         self._reopen()
         files = read_schedules(self._site)
         self._tell_broken(files)
         try:
             with open_for_change(self._site.results) as connection:
-                sign_of_life(connection, self.lock.id, self._now())
-                self._watch(connection, files)
-                mine = self._claim_open(connection)
+                sign_of_life(connection, self.lock.id, self._site.now())
+                self.claims.take_due(connection, files)
+                mine = self.claims.take_open(connection)
             for fire in mine:
                 self._try_to_advance(fire)
         except EdisonError as error:
             self._complain("results", error.message)
             return _TROUBLE_S
-        self._said.pop("results", None)
+        self._reported.pop("results", None)
         return self._pause(files)
 
     def _pause(self, files: ScheduleFiles) -> float:
@@ -221,10 +203,10 @@ class Scheduler:
         return LOOK_S if first is None else min(LOOK_S, max((first - now).total_seconds(), 0.05))
 
     def _reopen(self) -> None:
-        """Read edison.yaml anew; if it is not valid, that of before stays in force."""
+        """Read edison.yaml again; if it is not valid, the previous one stays in force."""
         try:
-            self._site = replace(open_site(self.root), clock=self.clock)
-            self._said.pop("edison.yaml", None)
+            self.claims.site = self._open_site()
+            self._reported.pop("edison.yaml", None)
         except EdisonError as error:
             self._complain("edison.yaml", error.message)
 
@@ -232,146 +214,20 @@ class Scheduler:
         broken = {path: f"{problem.where}: {problem.message}" for path, problem in files.broken}
         for path, problem_text in broken.items():
             self._complain(path, problem_text)
-        for path in [path for path in self._said if path.endswith((".yaml", ".yml"))]:
+        for path in [path for path in self._reported if path.endswith((".yaml", ".yml"))]:
             if path not in broken and path != "edison.yaml":
-                del self._said[path]
+                del self._reported[path]
 
     def _complain(self, what: str, reason: str) -> None:
-        if self._said.get(what) != reason:
-            self._said[what] = reason
+        if self._reported.get(what) != reason:
+            self._reported[what] = reason
             logger.warning(f"{what} stops schedules", extra={"reason": reason})
-
-    # --- what is due ------------------------------------------------------------------------------
-
-    def _watch(self, connection: sqlite3.Connection, files: ScheduleFiles) -> None:
-        watched, now = watches(connection), self.clock()
-        if any(dt.datetime.fromisoformat(until) - now > BACK for _, until in watched.values()):
-            self._clock_went_back(connection, watched)
-            watched = watches(connection)
-        active = {(s.experiment, s.name): s for s in files.schedules if s.active}
-        unreadable = {path.rpartition("/")[2].partition(".")[0] for path, _ in files.broken}
-        for (experiment, name), (_, _) in watched.items():
-            if (experiment, name) in active:
-                continue
-            if experiment in unreadable:  # its times are looked at when it is valid again
-                self._alert_broken(connection, experiment, files)
-            else:
-                forget_watch(connection, experiment, name)
-        for key, schedule in active.items():
-            cron, until = watched.get(key, ("", ""))
-            if cron == schedule.entry.cron:
-                self._find_due(connection, schedule, dt.datetime.fromisoformat(until), now)
-            set_watch(connection, *key, schedule.entry.cron, utc.timestamp(now))
-
-    def _find_due(
-        self,
-        connection: sqlite3.Connection,
-        schedule: Scheduled,
-        until: dt.datetime,
-        now: dt.datetime,
-    ) -> None:
-        in_time = now - GRACE - dt.timedelta.resolution
-        for due in times_between(schedule.entry.cron, max(until, in_time), now):
-            self._claim(connection, schedule, due)
-        if late := times_between(schedule.entry.cron, until, in_time):
-            reason = "no scheduler was running then, or the clock was changed"
-            self._miss(connection, schedule, (late[0], late[-1], len(late)), reason)
-
-    def _claim(self, connection: sqlite3.Connection, schedule: Scheduled, due: dt.datetime) -> None:
-        """Take a time that is due; an earlier one that has not been started is given up for it."""
-        for other in open_fires(connection):
-            same = (other.experiment, other.schedule) == (schedule.experiment, schedule.name)
-            if same and other.state is FireState.WAITING and other.due_at < utc.timestamp(due):
-                reason = "another run of the experiment was still at work when the next was due"
-                self._end(connection, other, FireState.MISSED, reason)
-        add_fire(connection, self.new_fire(schedule, due))
-
-    def new_fire(self, schedule: Scheduled, due: dt.datetime) -> Fire:
-        """Return the row of a time that this scheduler takes."""
-        at = utc.timestamp(due)
-        return Fire(
-            schedule.experiment,
-            schedule.name,
-            due_at=at,
-            last_due_at=at,
-            fires=1,
-            state=FireState.WAITING,
-            owner=self.lock.id,
-            run_id=None,
-            budget_usd=schedule.entry.budget_usd,
-            attempts=0,
-            resume_at=None,
-            exit_code=None,
-            reason="",
-            claimed_at=self._now(),
-            ended_at=None,
-        )
-
-    def _miss(
-        self,
-        connection: sqlite3.Connection,
-        schedule: Scheduled,
-        late: tuple[dt.datetime, dt.datetime, int],
-        reason: str,
-    ) -> None:
-        first, last, count = late
-        missed = replace(
-            self.new_fire(schedule, first),
-            last_due_at=utc.timestamp(last),
-            fires=count,
-            state=FireState.MISSED,
-            reason=reason,
-            ended_at=self._now(),
-        )
-        if add_fire(connection, missed):
-            self._alert_missed(connection, missed)
-
-    def _clock_went_back(
-        self, connection: sqlite3.Connection, watched: dict[tuple[str, str], tuple[str, str]]
-    ) -> None:
-        """Forget what a clock that was ahead has recorded as missed, and watch from now on.
-
-        Times that were started meanwhile stay: they are not started again.
-        """
-        now = self._now()
-        logger.warning("the clock went back", extra={"to": now})
-        self.tell("the clock went back: times that it had passed are watched again")
-        for fire in future_misses(connection, now):
-            remove_fire(connection, fire.key)
-            cron = watched.get((fire.experiment, fire.schedule), ("", ""))[0]
-            start = dt.datetime.fromisoformat(fire.due_at) - dt.timedelta(seconds=1)
-            if cron and (past := times_between(cron, start, self.clock())):
-                last = utc.timestamp(past[-1])
-                add_fire(connection, replace(fire, last_due_at=last, fires=len(past)))
-        for (experiment, name), (cron, until) in watched.items():
-            if until > now:
-                set_watch(connection, experiment, name, cron, now)
-
-    # --- what was taken ---------------------------------------------------------------------------
-
-    def _claim_open(self, connection: sqlite3.Connection) -> list[Fire]:
-        """Return the open times of this scheduler, with those of schedulers that have died."""
-        mine = []
-        for fire in open_fires(connection):
-            if fire.owner != self.lock.id:
-                if self.lock.is_alive(fire.owner) or not take_over(connection, fire, self.lock.id):
-                    continue
-                if fire.run_id is None and self._too_late(fire):
-                    reason = "the scheduler was stopped before its run began"
-                    self._end(connection, fire, FireState.MISSED, reason)
-                    continue
-                fire = replace(fire, owner=self.lock.id)
-            mine.append(fire)
-        return mine
-
-    def _too_late(self, fire: Fire) -> bool:
-        return self.clock() - dt.datetime.fromisoformat(fire.due_at) > GRACE
 
     def _try_to_advance(self, fire: Fire) -> None:
         """Advance a time; what goes wrong with it does not keep the others from theirs."""
         try:
             self._advance(fire)
-            self._said.pop(fire.full_name, None)
+            self._reported.pop(fire.full_name, None)
         except (EdisonError, OSError) as error:
             self._complain(fire.full_name, str(error))
 
@@ -409,7 +265,7 @@ class Scheduler:
         if run is not None:
             if code == ExitCode.INVALID and run.status is RunStatus.PAUSED:
                 reason = f"its run {run.id} could not be resumed: {error}"
-                self._end(connection, fire, FireState.FAILED, reason)
+                self.claims.end(connection, fire, FireState.FAILED, reason)
                 return None
             return self._by_run(connection, fire, run)
         if code is not None:
@@ -436,8 +292,8 @@ class Scheduler:
     def _note_start(self, connection: sqlite3.Connection, fire: Fire) -> bool:
         """Write that a process is started for a time; False if it is given up instead."""
         if fire.attempts >= MOST_ATTEMPTS:
-            sentence = f"given up after {fire.attempts} attempts"
-            self._end(connection, fire, FireState.FAILED, sentence)
+            reason = f"given up after {fire.attempts} attempts"
+            self.claims.end(connection, fire, FireState.FAILED, reason)
             return False
         update_fire(
             connection,
@@ -457,10 +313,10 @@ class Scheduler:
         if killed and fire.attempts < MOST_ATTEMPTS:
             update_fire(connection, fire.key, state=str(FireState.WAITING))
         elif code == ExitCode.BUDGET:
-            self._end(connection, fire, FireState.SKIPPED, error)
+            self.claims.end(connection, fire, FireState.SKIPPED, error)
         else:
             reason = error or f"its process ended with exit code {code}"
-            self._end(connection, fire, FireState.FAILED, reason)
+            self.claims.end(connection, fire, FireState.FAILED, reason)
 
     def _by_run(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> RunLaunch | None:
         """Conclude a time by its run; return how the run is resumed, if it has to be."""
@@ -468,10 +324,10 @@ class Scheduler:
             return None  # it was started by a scheduler that has died, and is at work
         stopped = run.stopped_by or ""
         if run.status is RunStatus.COMPLETED:
-            self._end(connection, fire, FireState.DONE, "")
+            self.claims.end(connection, fire, FireState.DONE)
         elif run.status is not RunStatus.PAUSED:
             outcome = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
-            self._end(connection, fire, FireState.FAILED, f"its run {outcome}")
+            self.claims.end(connection, fire, FireState.FAILED, f"its run {outcome}")
         elif "daily_budget" in stopped or "monthly_budget" in stopped:
             return self._wait_for_budget(connection, fire, run)
         elif stopped in ("killed", "SIGTERM", "SIGINT"):
@@ -479,7 +335,7 @@ class Scheduler:
         else:
             by = "a person" if stopped == "pause" else stopped
             outcome = f"its run was paused by {by}: edison resume {run.id}"
-            self._end(connection, fire, FireState.FAILED, outcome)
+            self.claims.end(connection, fire, FireState.FAILED, outcome)
         return None
 
     def _wait_for_budget(
@@ -499,12 +355,7 @@ class Scheduler:
                 resume_at=utc.timestamp(midnight),
                 reason=reason,
             )
-            self._alert(
-                connection,
-                Condition.FIRE_SKIPPED,
-                fire,
-                f"The run of {_when(fire)} by {fire.schedule} is paused: {reason}.",
-            )
+            alert_paused(connection, self._site, fire, reason)
             self.tell(f"{fire.full_name}: paused, {reason}")
             return None
         at = dt.datetime.fromisoformat(fire.resume_at or fire.due_at)
@@ -513,67 +364,6 @@ class Scheduler:
         due = free and not now < at <= now + dt.timedelta(days=1)
         return _resumed(run) if due else None
 
-    # --- endings ----------------------------------------------------------------------------------
-
-    def _end(
-        self, connection: sqlite3.Connection, fire: Fire, state: FireState, reason: str
-    ) -> None:
-        update_fire(
-            connection,
-            fire.key,
-            state=str(state),
-            reason=reason,
-            resume_at=None,
-            ended_at=self._now(),
-        )
-        self.tell(f"{fire.full_name}: {state}{f', {reason}' if reason else ''}")
-        if state is FireState.DONE:
-            for condition in (Condition.SCHEDULE_MISSED, Condition.FIRE_SKIPPED):
-                why = "a scheduled run is complete"
-                close_alert(connection, self._site, condition, fire.experiment, why=why)
-        elif state is FireState.SKIPPED:
-            sentence = f"The run of {_when(fire)} by {fire.schedule} was skipped: {reason}."
-            self._alert(connection, Condition.FIRE_SKIPPED, fire, sentence)
-        elif state is FireState.MISSED or fire.run_id is None:
-            self._alert_missed(connection, replace(fire, state=state, reason=reason))
-
-    def _alert_missed(self, connection: sqlite3.Connection, fire: Fire) -> None:
-        if fire.fires > 1:
-            last = _when(replace(fire, due_at=fire.last_due_at))
-            what = f"{counted(fire.fires, 'run')} by {fire.schedule} from {_when(fire)} to {last}"
-        else:
-            what = f"The run of {_when(fire)} by {fire.schedule}"
-        verb = "could not start" if fire.state is FireState.FAILED else "missed"
-        were = "" if verb == "could not start" else "were " if fire.fires > 1 else "was "
-        level = Level.WARN if fire.fires == 1 else Level.ALERT
-        sentence = f"{what} {were}{verb}: {fire.reason}."
-        self._alert(connection, Condition.SCHEDULE_MISSED, fire, sentence, level)
-
-    def _alert_broken(
-        self, connection: sqlite3.Connection, experiment: str, files: ScheduleFiles
-    ) -> None:
-        for path, problem in files.broken:
-            if path.rpartition("/")[2].partition(".")[0] == experiment:
-                sentence = (
-                    f"{path} is not valid, so its schedules start nothing: {problem.message}."
-                )
-                finding = Finding(Condition.SCHEDULE_MISSED, Level.ALERT, sentence, experiment)
-                raise_alert(connection, self._site, finding)
-
-    def _alert(
-        self,
-        connection: sqlite3.Connection,
-        condition: Condition,
-        fire: Fire,
-        sentence: str,
-        level: Level = Level.WARN,
-    ) -> None:
-        detail: dict[str, Any] = {"schedule": fire.schedule, "due_at": fire.due_at}
-        finding = Finding(condition, level, sentence, fire.experiment, fire.run_id, detail)
-        raise_alert(connection, self._site, finding)
-
-    # --- as a process -----------------------------------------------------------------------------
-
     def run(self, sleep: Callable[[float], bool]) -> None:
         """Look again and again until `sleep` returns True; then have the runs paused."""
         wait_s = 0.0
@@ -581,7 +371,7 @@ class Scheduler:
             try:
                 wait_s = self.look()
             except Exception:
-                # A bug, or a machine out of memory: the other schedules are to go on.
+                # A bug, or a machine out of memory: the other schedules still have to run.
                 logger.exception("the scheduler had an error, and goes on")
                 wait_s = _TROUBLE_S
         self.drain()
@@ -601,8 +391,8 @@ class Scheduler:
             child.stop(kill=True)
 
     def run_once(self, schedule: Scheduled, sleep: Callable[[float], bool]) -> Fire:
-        """Start the run of a schedule now, and return what became of it."""
-        fire = self.new_fire(schedule, self.clock())
+        """Start the run of a schedule now, and return how it ended."""
+        fire = self.claims.new_fire(schedule, self.clock())
         with open_for_change(self._site.results) as connection:
             if not add_fire(connection, fire):
                 raise UsageError(f"{fire.full_name} was started this moment", hint="try again")
@@ -618,7 +408,3 @@ class Scheduler:
 
 def _resumed(run: Run) -> RunLaunch:
     return RunLaunch(run.id, resumes=True, wait=True)
-
-
-def _when(fire: Fire) -> str:
-    return f"{fire.due_at[:16].replace('T', ' ')} UTC"

@@ -15,7 +15,7 @@ from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
 from edison_ci.features.monitor.alerts import raise_alert, tell_alerts
 from edison_ci.features.monitor.notifications import message_of
 from edison_ci.features.monitor.outbox import add_notification
-from edison_ci.features.monitor.scheduler import MOST_MISSED
+from edison_ci.features.monitor.schedule_claims import MOST_MISSED
 from edison_ci.features.monitor.schedules import read_schedules
 from edison_ci.features.monitor.webhooks import body_of
 from edison_ci.store.database import open_for_change

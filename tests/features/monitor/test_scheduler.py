@@ -18,9 +18,9 @@ from edison_ci.access.site import open_site
 from edison_ci.api.run_process import RunLaunch
 from edison_ci.errors import StoreError
 from edison_ci.features.monitor import scheduler as scheduler_module
+from edison_ci.features.monitor.schedule_claims import MOST_MISSED
 from edison_ci.features.monitor.schedule_rows import FireState, open_fires
 from edison_ci.features.monitor.scheduler import (
-    MOST_MISSED,
     Scheduler,
     network_file_system,
     start_process,
