@@ -13,6 +13,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
+from edison_ci.documents import record_json
 from edison_ci.errors import UsageError
 from edison_ci.features.github import comment_command as github_comment
 from edison_ci.features.github import step_files
@@ -79,21 +80,13 @@ def _as_json(
     event: events.Event, base: events.BaseCommit | None, paths: list[str] | None
 ) -> dict[str, Any]:
     return {
-        "event": event.name,
-        "situation": str(event.situation),
-        "trusted": event.trusted,
-        "mode": event.mode,
-        "why": event.why,
-        "draft": event.draft,
-        "repository": event.repository,
-        "pull_request": event.number,
-        "head_sha": event.head_sha,
-        "base_sha": event.base_sha,
-        "base_branch": event.base_branch,
+        **record_json.fields_of(event, event="name", situation="situation"),
+        **record_json.fields_of(event, "trusted", "mode", "why", "draft", "repository"),
+        **record_json.fields_of(event, pull_request="number", head_sha="head_sha"),
+        **record_json.fields_of(event, "base_sha", "base_branch"),
         "compare_with": base.commit if base else None,
         "changed": paths,
-        "run_id": event.run_id,
-        "attempt": event.attempt,
+        **record_json.fields_of(event, "run_id", "attempt"),
     }
 
 

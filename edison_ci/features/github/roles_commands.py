@@ -11,6 +11,7 @@ from edison_ci.access import site as sites
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import load
+from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode
 from edison_ci.features.github import roles_check
 from edison_ci.git import host as repository_host
@@ -40,14 +41,8 @@ def check(state: CliState) -> None:
     address, why = _forge(state, site)
     result = roles_check.check_roles(site, address, why_no_forge=why)
     if terminal.json:
-        terminal.document(
-            {
-                "ok": result.ok,
-                "findings": [finding._asdict() for finding in result.findings],
-                "looked_at": [*result.looked_at],
-                "not_looked_at": [*result.not_looked_at],
-            }
-        )
+        names = ("ok", "findings", "looked_at", "not_looked_at")
+        terminal.document(record_json.fields_of(result, *names))
     for subject in result.looked_at:
         terminal.result(StyledText("looked at", GOOD), f"      {subject}")
     for subject in result.not_looked_at:

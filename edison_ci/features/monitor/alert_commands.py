@@ -13,6 +13,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import load
+from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import alert_check
 from edison_ci.features.monitor import alert_overview as result_alerts
@@ -283,31 +284,22 @@ def _since(entry: result_alerts.AlertEntry, now: str) -> str:
 def _document(entry: result_alerts.AlertEntry) -> dict[str, Any]:
     alert = entry.alert
     return {
-        "number": alert.id,
-        "condition": alert.condition,
+        **record_json.fields_of(alert, number="id", condition="condition"),
         "experiment": alert.experiment or None,
-        "level": alert.level,
+        **record_json.fields_of(alert, "level"),
         "state": entry.state,
-        "sentence": alert.sentence,
-        "detail": alert.detail,
-        "run_id": alert.run_id,
-        "opened_at": alert.opened_at,
-        "seen_at": alert.seen_at,
-        "closed_at": alert.closed_at,
-        "closed_why": alert.closed_why,
-        "acknowledged_by": alert.acknowledged_by,
-        "acknowledged_at": alert.acknowledged_at,
-        "note": alert.note,
+        **record_json.fields_of(
+            alert,
+            *("sentence", "detail", "run_id", "opened_at", "seen_at", "closed_at", "closed_why"),
+            *("acknowledged_by", "acknowledged_at", "note"),
+        ),
         "muted_until": None if entry.mute is None else entry.mute.until,
     }
 
 
 def _mute_document(mute: Mute) -> dict[str, Any]:
+    names = ("condition", "until", "reason")
     return {
         "experiment": mute.experiment or None,
-        "condition": mute.condition,
-        "until": mute.until,
-        "reason": mute.reason,
-        "by": mute.actor,
-        "made_at": mute.made_at,
+        **record_json.fields_of(mute, *names, by="actor", made_at="made_at"),
     }

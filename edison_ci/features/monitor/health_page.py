@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import __version__, utc
 from edison_ci.access.accounts import Accounts
 from edison_ci.api.duties import duties_of
+from edison_ci.documents import record_json
 from edison_ci.features.monitor.alert_rows import Condition, find_open
 from edison_ci.features.monitor.metrics import (
     OF_PROJECT,
@@ -58,12 +59,7 @@ def health(context: PageContext) -> dict[str, Any]:
         checks["disk"] = {"ok": free >= LEAST_FREE_BYTES, "free_bytes": free}
     checks["keys"] = {"ok": True, "present": _keys(context)}
     ok = all(check["ok"] for check in checks.values())
-    return {
-        "_status": 200 if ok else 503,
-        "ok": ok,
-        "edison": __version__,
-        "checks": checks,
-    }
+    return {"_status": 200 if ok else 503, "ok": ok, "edison": __version__, "checks": checks}
 
 
 def _of_results(context: PageContext) -> dict[str, Any]:
@@ -81,12 +77,8 @@ def _of_results(context: PageContext) -> dict[str, Any]:
         schedules = read_schedules(site).schedules
         if any(schedule.active for schedule in schedules):
             scheduler = scheduler_status(site, schedules)
-            seen = {"running": scheduler.running, "seen_at": scheduler.seen_at}
-            checks["scheduler"] = {
-                "ok": not scheduler.missing,
-                **seen,
-                "detail": scheduler.sentence,
-            }
+            seen = record_json.fields_of(scheduler, "running", "seen_at", detail="sentence")
+            checks["scheduler"] = {"ok": not scheduler.missing, **seen}
     return checks
 
 
@@ -117,12 +109,8 @@ def _duties(context: PageContext, site: Site) -> dict[str, Any]:
         overdue = (now - due).total_seconds() > max(_LATE_S, duty.every_s)
         if overdue or state.failures >= _MOST_FAILURES:
             late.append(duty.name)
-        duties[duty.name] = {
-            "done_at": state.done_at,
-            "outcome": state.outcome,
-            "detail": state.detail,
-            "due_at": state.due_at,
-        }
+        names = ("done_at", "outcome", "detail", "due_at")
+        duties[duty.name] = record_json.fields_of(state, *names)
     return {"ok": not late, "overdue": late, "duties": duties}
 
 

@@ -20,6 +20,7 @@ from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
 from edison_ci.config import load, sections
+from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import schedule_rows as store_schedules
 from edison_ci.features.monitor import schedule_workflow
@@ -88,14 +89,8 @@ def list_schedules(state: CliState) -> None:
             {**_schedule_json(scheduled.schedule, site.clock()), "last": _last_json(scheduled)}
             for scheduled in overview.schedules
         ]
-        broken = [
-            {"file": path, "message": scheduled.message} for path, scheduled in overview.broken
-        ]
-        alive = {
-            "running": scheduler.running,
-            "seen_at": scheduler.seen_at,
-            "text": scheduler.sentence,
-        }
+        broken = [{"file": path, "message": problem.message} for path, problem in overview.broken]
+        alive = record_json.fields_of(scheduler, "running", "seen_at", text="sentence")
         terminal.document({"schedules": schedules, "broken": broken, "scheduler": alive})
         return
     if not overview.schedules:
@@ -133,19 +128,12 @@ def _show_schedule(terminal: Terminal, status: schedule_files.ScheduleStatus) ->
 
 
 def fire_json(fire: Fire) -> dict[str, Any]:
-    """Return what became of a time of a schedule, for a document."""
-    return {
-        "experiment": fire.experiment,
-        "schedule": fire.schedule,
-        "due_at": fire.due_at,
-        "last_due_at": fire.last_due_at,
-        "fires": fire.fires,
-        "state": str(fire.state),
-        "run_id": fire.run_id,
-        "reason": fire.reason,
-        "exit_code": fire.exit_code,
-        "ended_at": fire.ended_at,
-    }
+    """Return how a time of a schedule ended, for a document."""
+    return record_json.fields_of(
+        fire,
+        *("experiment", "schedule", "due_at", "last_due_at", "fires", "state"),
+        *("run_id", "reason", "exit_code", "ended_at"),
+    )
 
 
 def _last_json(status: schedule_files.ScheduleStatus) -> dict[str, Any] | None:
@@ -469,7 +457,7 @@ def _run_until_stopped(
 
 
 def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
-    """Show what became of a run that was started now, and exit with its exit code."""
+    """Show how a run that was started now ended, and exit with its exit code."""
     if terminal.json:
         terminal.document({"fire": fire_json(fire)})
     elif fire.run_id is not None:

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,7 @@ from edison_ci.api import recordings
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
 from edison_ci.config import load
-from edison_ci.documents import signatures
+from edison_ci.documents import record_json, signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.upkeep import maintenance, project_bundles, retention
 from edison_ci.numeric import counted, dollars
@@ -66,7 +66,13 @@ def check(state: CliState) -> None:
                 "path": site.file.results,
                 "version": version,
                 "size_bytes": site.results.stat().st_size,
-                "checks": [_as_json(result) for result in checks],
+                "checks": [
+                    {
+                        "check": result.what,
+                        **record_json.fields_of(result, "ok", "count", "problems", "more"),
+                    }
+                    for result in checks
+                ],
             }
         )
     for result in checks:
@@ -126,14 +132,8 @@ def backup(state: CliState, keep: int) -> None:
     made = maintenance.make_backup(site, keep)
     path = _relative(made.path, site.root)
     if terminal.json:
-        terminal.document(
-            {
-                "path": path,
-                "size_bytes": made.size_bytes,
-                "sha256": made.sha256,
-                "removed": list(made.removed),
-            }
-        )
+        fields = record_json.fields_of(made, "size_bytes", "sha256", "removed")
+        terminal.document({"path": path, **fields})
     terminal.result(f"wrote {path} ({made.size_bytes:,} bytes)")
     if made.removed:
         terminal.result(f"removed {counted(len(made.removed), 'older backup')}")
@@ -281,16 +281,6 @@ def _show(terminal: Terminal, result: integrity.CheckResult) -> None:
         terminal.result(f"        {problem}")
     if result.more:
         terminal.result(f"        and {result.more:,} more")
-
-
-def _as_json(result: integrity.CheckResult) -> dict[str, Any]:
-    return {
-        "check": result.what,
-        "ok": result.ok,
-        "count": result.count,
-        "problems": list(result.problems),
-        "more": result.more,
-    }
 
 
 def _relative(path: Path, root: Path) -> str:
@@ -512,8 +502,7 @@ def create_bundle(state: CliState, file: Path) -> None:
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     made = project_bundles.write_project_bundle(site, state.folder / file)
     if terminal.json:
-        document = {"file": str(file), "size_bytes": made.size_bytes, "files": made.files}
-        terminal.document({**document, "runs": made.runs, "left_out": list(made.left_out)})
+        terminal.document({"file": str(file), **record_json.as_document(made)})
         return
     what = f"{counted(made.files, 'file')}, {counted(made.runs, 'run')}"
     terminal.result(f"wrote {file}: {what}, {made.size_bytes:,} bytes")
@@ -541,8 +530,8 @@ def restore_bundle(state: CliState, file: Path, folder: Path) -> None:
     terminal = Terminal(state)
     made = project_bundles.restore_project_bundle(state.folder / file, state.folder / folder)
     if terminal.json:
-        document = {"folder": str(folder), "files": made.files, "runs": made.runs}
-        terminal.document({**document, "audit_rows": made.audit_rows, "own": made.own})
+        fields = record_json.fields_of(made, "files", "runs", "audit_rows", "own")
+        terminal.document({"folder": str(folder), **fields})
         return
     what = f"{counted(made.files, 'file')}, {counted(made.runs, 'run')}"
     terminal.result(f"restored {folder}: {what}, {counted(made.audit_rows, 'audit row')}")
