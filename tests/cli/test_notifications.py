@@ -209,7 +209,7 @@ def test_a_pull_request_that_adds_a_recipient_sends_nothing(
     for names in ([], ["ops"]):
         refused = edison(proposal, "notifications", "test", *names)
         assert refused.code == 2
-        assert "ops: not told in this job, which is for a proposal: the base" in refused.err
+        assert "ops: not notified in this job, which is for a proposal: the base" in refused.err
     assert server.requests == []
     monkeypatch.delenv("GITHUB_EVENT_NAME")  # after the merge
     assert edison(proposal, "run", "--yes").code == 0

@@ -15,7 +15,7 @@ from edison_ci import utc
 from edison_ci.access.site import open_site
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level, open_alert
 from edison_ci.features.monitor.health_page import health
-from edison_ci.features.monitor.schedule_rows import sign_of_life
+from edison_ci.features.monitor.schedule_rows import write_heartbeat
 from edison_ci.features.monitor.schedules import schedulers_folder
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.liveness import ProcessLock
@@ -220,7 +220,7 @@ def test_schedules_without_their_scheduler_are_not_healthy(served: Folder) -> No
     owner = ProcessLock(schedulers_folder(site))
     now = utc.timestamp(dt.datetime.now(dt.UTC))
     with opened(site.results) as connection:
-        sign_of_life(connection, owner.id, now)
+        write_heartbeat(connection, owner.id, now)
     found = healthy(served)
     assert found["checks"]["scheduler"]["running"] is True
     assert found["ok"]

@@ -64,7 +64,7 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
     """Look for every condition; open and close alerts. Files that are invalid are passed over.
 
     Unless it is thorough, the pages of the results file are not read, and of experiments only those
-    are looked at that had a run in the last hour: each run is followed by a check of its own.
+    are looked at that had a run in the last hour: each run is followed by its own check.
     """
     site = site.at_one_time()
     project, _ = inspect_project(WorkingTree(site.root), root=site.root)
@@ -140,7 +140,7 @@ _BY_SCHEDULER = (Condition.SCHEDULE_MISSED, Condition.FIRE_SKIPPED)
 _GONE = {
     Condition.DISK: "there is enough room again",
     Condition.DATABASE: "the results file is sound again",
-    Condition.STUCK_RUN: "the run ended, goes on, or was replaced by a newer one",
+    Condition.STUCK_RUN: "the run ended, is running again, or was replaced by a newer one",
     Condition.BUDGET: "there is enough budget again",
 }
 
@@ -276,9 +276,9 @@ def _stuck(site: Site, connection: sqlite3.Connection) -> list[Finding]:
             sentence += f"runs watch {run.run_id}, or stop it with edison runs pause {run.run_id}."
         else:
             sentence = (
-                f"The process of run {run.run_id} is gone, {silent} after its last sign of life."
+                f"The process of run {run.run_id} is gone, {silent} after its last heartbeat."
             )
-            sentence += f" Go on with edison resume {run.run_id}."
+            sentence += f" Continue it with edison resume {run.run_id}."
         level = Level.ALERT if run.silent_s >= STUCK_ALERT_S else Level.WARN
         detail = {"alive": run.alive, "silent_s": run.silent_s}
         findings.append(

@@ -141,7 +141,7 @@ def ack(state: CliState, numbers: tuple[int, ...], note: str) -> None:
     """Record that you take care of open alerts.
 
     ALERT is a number of `edison alerts list`. An acknowledged alert stays open until its condition
-    is gone, and is not told again unless it rises from WARN to ALERT. Needs a reviewer.
+    is gone, and sends no notification again unless it rises from WARN to ALERT. Needs a reviewer.
 
     Examples:
       edison alerts ack 3
@@ -187,7 +187,7 @@ class _Duration(click.ParamType[dt.timedelta]):
 @click.option("--off", is_flag=True, help="End the mute.")
 @click.pass_obj
 def mute_(state: CliState, target: str, length: dt.timedelta, reason: str, off: bool) -> None:
-    """Tell nobody of a condition for a time.
+    """Mute the notifications of a condition for a time.
 
     ALERT is a number of `edison alerts list`: its condition is muted for its experiment, also if it
     closes and opens again. EXPERIMENT mutes every condition of an experiment. What is muted is

@@ -1,4 +1,4 @@
-"""Alerts for screens: what is open, what was, and whether people are told of it."""
+"""Alerts for screens: what is open, what was, and what is muted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AlertEntry:
 
     alert: Alert
     mute: Mute | None
-    """None if people are told of it."""
+    """None if it is not muted."""
 
     @property
     def about(self) -> str:
@@ -102,7 +102,7 @@ def alert_overview(
 
 
 def alerted_experiments(connection: sqlite3.Connection) -> list[str]:
-    """Return the experiments that ever had an alert, by name; '' stands for the machine."""
+    """Return the experiments that ever had an alert, by name; '' is the machine."""
     rows = connection.execute("select distinct experiment from alert order by experiment")
     return [name for (name,) in rows]
 

@@ -73,7 +73,7 @@ def _line(entry: AlertEntry, now: str) -> AlertLine:
 
 
 def banner(context: PageContext, experiment: str | None = None) -> tuple[Alert, ...]:
-    """Return the open alerts that people are told of, the most serious first."""
+    """Return the open alerts that are not muted, the most serious first."""
     overview = alert_overview(context.connection, utc.timestamp(context.now), experiment, past=0)
     return tuple(entry.alert for entry in overview.open if entry.mute is None)
 
@@ -114,7 +114,7 @@ def mute_alert(sent: FormRequest) -> str:
         raise UsageError("this is no time to mute for", hint="go back and choose one")
     made = mute(sent.site, target, dt.timedelta(hours=int(hours)), actor=sent.actor)
     until = made.until[:16].replace("T", " ")
-    return _back(sent, f"Nobody is told of {target.words} until {until} UTC.")
+    return _back(sent, f"Notifications of {target.words} are muted until {until} UTC.")
 
 
 def _back(sent: FormRequest, text: str) -> str:

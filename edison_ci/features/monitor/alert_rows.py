@@ -1,7 +1,7 @@
 """Alerts as they are stored: conditions that were found, while they are open and after, and mutes.
 
 There is at most one open alert of a condition and an experiment. Its level is the highest since it
-was opened, so that a figure near a limit does not tell people again and again.
+was opened, so that a figure near a limit does not notify people again and again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """A time in which nobody is told of a condition, or of all conditions of an experiment."""
+    """A time without notifications of a condition, or of all conditions of an experiment."""
 
     id: int
     experiment: str
@@ -126,7 +126,7 @@ class Alert:
     acknowledged_at: str | None
     note: str
     told_level: Level | None
-    """None until people were told."""
+    """None until people were notified."""
     told_at: str | None
     told_end: bool
 
@@ -254,10 +254,10 @@ def count_past_alerts(connection: sqlite3.Connection, experiment: str | None = N
 
 
 def untold_alerts(connection: sqlite3.Connection, *, remind_before: str) -> list[Alert]:
-    """Return alerts that people have not been told of as they are now, oldest first.
+    """Return alerts whose current state people were not notified of, oldest first.
 
-    These are open at a level that was not told, open and not acknowledged since `remind_before`,
-    or over though they were told.
+    These are open at a level without a notification, open and not acknowledged since
+    `remind_before`, or closed after a notification.
     """
     rows = connection.execute(
         f"select {_COLUMNS} from alert where (closed_at is null and (told_level <> level or "

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 def raise_alert(connection: sqlite3.Connection, site: Site, finding: Finding) -> None:
     """Open the alert of a condition, or update the one that is open, in the current transaction.
 
-    The level of an open alert only rises. One that rises loses its acknowledgement: whoever gave it
-    has seen less.
+    The level of an open alert only rises. One that rises loses its acknowledgement: it was
+    given for a lower level.
     """
     now, opened = site.now(), find_open(connection, finding.condition, finding.experiment)
     if opened is None:
@@ -91,9 +91,9 @@ def _entity(about: Finding | Alert) -> str:
 
 
 MOST_TOLD = 3
-"""Alerts that are told one by one; more of them at once are one notice."""
+"""Alerts that are notified one by one; more of them at once are one notice."""
 REMIND_DAYS = 7
-"""Time after which an open alert that nobody acknowledged is told again."""
+"""Time after which people are reminded of an open alert without acknowledgement."""
 _OCCASIONS: dict[Condition, Occasion] = {
     Condition.SCHEDULE_MISSED: "schedule_missed",
     Condition.FIRE_SKIPPED: "schedule_missed",
@@ -104,7 +104,8 @@ _OCCASIONS: dict[Condition, Occasion] = {
 def tell_alerts(connection: sqlite3.Connection, site: Site) -> None:
     """Write the notices of alerts that were opened, rose or ended, in the current transaction.
 
-    What is muted is not told. The end of what was told is told even so: an issue has to be closed.
+    What is muted is not sent. The end of an alert is sent even so if its opening was: an issue has
+    to be closed.
     """
     mutes = current_mutes(connection, site.now())
     due = [
@@ -112,7 +113,7 @@ def tell_alerts(connection: sqlite3.Connection, site: Site) -> None:
         for alert in untold_alerts(connection, remind_before=site.days_ago(REMIND_DAYS))
         if not (alert.open and any(mute.covers(alert) for mute in mutes))
     ]
-    # A budget is told at once by the run that uses it up.
+    # The run that uses up a budget sends its notice at once.
     single = [alert for alert in due if alert.condition is not Condition.BUDGET]
     many = len(single) > MOST_TOLD
     if many:
@@ -247,7 +248,7 @@ def mute(
     *,
     actor: Actor | None = None,
 ) -> Mute:
-    """Tell nobody of a condition for a time; it is found and listed all the same.
+    """Mute the notifications of a condition for a time; it is found and listed all the same.
 
     A mute of the same target that has not ended is replaced.
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.web.databases import Traffic
 
 MOST_VALUES = 100
-"""Models and experiments that have labels of their own."""
+"""Models and experiments that have their own labels."""
 OTHER = "(other)"
 
 
@@ -264,7 +264,7 @@ def _bounded(rows: list[ModelCalls]) -> list[ModelCalls]:
 
 
 def _budgets(source: MetricSource) -> Iterator[Sample]:
-    """Yield what is left of the budgets of a time; those of a run begin anew with each run."""
+    """Yield what is left of the budgets of a time; that of a run is full when a run begins."""
     project, today = source.project, source.now.date().isoformat()
     if project is None:
         return

@@ -1,4 +1,4 @@
-"""edison notifications: who is told what, whether it arrived, and a test of each recipient."""
+"""edison notifications: recipients and deliveries, and a test message to each recipient."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _RUN_SECONDS = 5.0
 def notifications() -> None:
     """List, test and send notifications.
 
-    The recipients are in edison.yaml. What they are told is kept in the results file until their
-    server has accepted it: `edison run` sends it at its end, and so do `edison serve` and
+    The recipients are in edison.yaml. A message is kept in the results file until
+    their server has accepted it: `edison run` sends it at its end, and so do `edison serve` and
     `edison schedule run`. URLs and passwords come from environment variables, and are never stored
     or shown.
 
@@ -77,7 +77,7 @@ def _show_recipient(
         texts = "; with texts" if recipient.texts else ""
         terminal.result(f"  on {', '.join(recipient.on)}{texts}", hang=5)
     if count is None:
-        terminal.result("  nothing to tell yet")
+        terminal.result("  no notifications yet")
         return
     last = f"; last sent {_minute(count.last_sent_at)}" if count.last_sent_at else ""
     terminal.result(

@@ -1,6 +1,6 @@
-"""Notifications: who is told what, written to the outbox, and delivered from it.
+"""Notifications: messages to recipients, written to the outbox and delivered from it.
 
-`notify` writes a row for each recipient in the transaction of what it tells about; `deliver` sends
+`notify` writes a row for each recipient in the transaction of the fact; `deliver` sends
 what is due. A message is sent at least once, with an id by which a second one is dropped. A failed
 one is tried again, later and later, until some days have passed. One process of a machine delivers
 at a time.
@@ -50,14 +50,14 @@ GIVE_UP_DAYS, GIVE_UP_ATTEMPTS = 3, 5
 KEPT_DAYS = 30
 """How long the outbox keeps what was sent or given up."""
 PER_HOUR = 10
-"""Most messages for one recipient in an hour; the rest is told in a digest."""
+"""Most messages for one recipient in an hour; the rest is sent as a digest."""
 _DIGEST_NOTICES = 50
 _TEXT_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of the notifications that were due."""
+    """Results of the notifications that were due."""
 
     sent: int = 0
     problems: tuple[tuple[str, str], ...] = ()
@@ -95,11 +95,11 @@ def _recipients(site: Site, environ: Mapping[str, str]) -> tuple[tuple[Notificat
 
 
 def silent_recipients(site: Site, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the recipients of edison.yaml that are not told in this job, and why."""
+    """Return the recipients of edison.yaml that are not notified in this job, and why."""
     allowed, why = _recipients(site, environ)
     why = why or "the base does not have this recipient, or has it with other values"
     named = [recipient.name for recipient in site.file.notifications if recipient not in allowed]
-    return dict.fromkeys(named, f"not told in this job, which is for a proposal: {why}")
+    return dict.fromkeys(named, f"not notified in this job, which is for a proposal: {why}")
 
 
 def address_of(recipient: Notification, environ: Mapping[str, str]) -> str:
@@ -370,7 +370,7 @@ def digest_of(site: Site, waiting: Sequence[outbox.StoredNotification]) -> dict[
 def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] | None = None) -> str:
     """Send a test message at once and return what the server answered; raises DeliveryError."""
     sentences = (
-        f"This is a test. {recipient.name} is told about: {', '.join(recipient.on)}.",
+        f"This is a test. {recipient.name} is notified of: {', '.join(recipient.on)}.",
         "Nothing has happened, and there is nothing to do.",
     )
     notice = Notice(recipient.on[0], f"Test from {site.file.project}", sentences)

@@ -1,8 +1,8 @@
-"""The outbox: notifications that wait to be sent, and what became of each.
+"""The outbox: notifications that wait to be sent, and the result of each delivery.
 
-A row is written in the transaction of what it tells about, so that neither is there without the
-other. It stays `waiting` until a server has accepted it, whatever happens to the process. So a
-message may be sent twice, never lost; its id is the same both times.
+A row is written in the transaction of the fact that it reports, so that neither is there without
+the other. It stays `waiting` until a server has accepted it, even if the process dies. So a message
+may be sent twice, never lost; its id is the same both times.
 """
 
 from __future__ import annotations

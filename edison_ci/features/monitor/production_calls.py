@@ -3,7 +3,7 @@
 A file has traces (OTLP JSON), or a row for each answer: `input` (the variables, or the text of the
 one that `production.input` names), `text`, and optionally `time`, `model`, `latency_ms`,
 `tokens_in`, `tokens_out` and `cost_usd`. Only answers after those that were graded before are read,
-so each fire sees new traffic. The sample is chosen by the hash of an answer: nobody picks.
+so each fire sees new traffic. The sample is chosen by the hash of an answer, not by a person.
 
 Texts of production are hostile and private: they are cleaned as those of traces are.
 """
@@ -65,7 +65,7 @@ class ProductionCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells it from every other answer."""
+        """What distinguishes it from every other answer."""
         return canonical_json([self.id, self.time, self.text])
 
     def settlement(self, now: str) -> Settlement:
@@ -252,7 +252,7 @@ def _whole(row: dict[str, Json], key: str, where: Location) -> int | None:
 
 
 def dataset_rows(calls: Iterable[ProductionCall], languages: dict[str, str | None]) -> str:
-    """Return the cases of answers as lines of a dataset; tags tell what the traffic is like."""
+    """Return the cases of answers as lines of a dataset; tags describe the traffic."""
     lines = []
     for call in calls:
         words = sum(len(plain_text(value).split()) for value in call.inputs.values())

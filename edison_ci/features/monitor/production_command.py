@@ -42,7 +42,7 @@ def production(state: CliState, request: ProductionCommand) -> None:
     Reads the files that `production` in the experiment names: traces, or rows with input and text.
     Of the answers since the last sample some are chosen at random, and graded by the checks and
     judges of the experiment; personal data is redacted before. No model is asked for an answer, no
-    gate decides, and the samples are a series of their own in `edison trends`.
+    gate decides, and the samples are a separate series in `edison trends`.
 
     Examples:
       edison import production

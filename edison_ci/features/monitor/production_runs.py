@@ -1,6 +1,6 @@
-"""Samples of production graded as runs of their own, which no gate decides.
+"""Samples of production graded as separate runs, which no gate decides.
 
-What needs an expected answer is left out: nobody knows it. A sample is a dataset in memory; its
+What needs an expected answer is left out, as there is none. A sample is a dataset in memory; its
 questions are stored with the answers, and go with them when texts are removed.
 """
 
@@ -46,7 +46,7 @@ _SAMPLE = "production-sample.jsonl"
 """Name of the dataset of a sample, which is in no file."""
 _LIMITS = DataLimits(max_rows=10_000, max_bytes=10**9)
 _BLANK: dict[str, Json] = {"string": "", "number": 0, "boolean": False, "list": [], "object": {}}
-"""Values of variables that production does not tell."""
+"""Values of variables that production does not record."""
 _EXPECTED = "expected"
 
 

@@ -1,4 +1,4 @@
-"""Samples of production over time, and what tells a change of the traffic from one of the model.
+"""Samples of production over time: changes of the traffic apart from those of the model.
 
 Samples have other cases each time, so a sample counts by its mean. Where the dataset is steady and
 production falls, users ask for something else; where both fall, the model or the prompt answers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 200
 _SURE = 0.001
-"""p-value at which a change of the mix is told; it is looked at with every sample."""
+"""p-value at which a change of the mix is reported; it is looked at with every sample."""
 _KINDS = ("length", "language")
 
 
@@ -141,7 +141,7 @@ def _told_apart(
     parts = []
     if report.alarm is not drift.Alarm.NONE:
         if dataset is None:
-            parts.append("The dataset has too few runs to tell the traffic from the model.")
+            parts.append("The dataset has too few runs to distinguish the traffic from the model.")
         elif falls:
             parts.append("The dataset falls too: the model or the prompt answers worse.")
         else:

@@ -1,4 +1,4 @@
-"""What people are told about a run: how it ended, and budgets that are nearly used up.
+"""Notices about a run: how it ended, and budgets that are nearly used up.
 
 The functions are called in the transaction that stores the fact, so that a process that is killed
 leaves either both or none.
@@ -97,7 +97,7 @@ def note_budget(
         "budget",
         f"{run.experiment}: {fixed(100 * used)}% of {cap.name} is used",
         (
-            "At 100% its runs stop; their answers are kept, and edison resume goes on.",
+            "At 100% its runs stop; their answers are kept, and edison resume continues them.",
             "See what was spent: edison costs",
         ),
         run.experiment,

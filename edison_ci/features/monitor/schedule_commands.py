@@ -300,7 +300,7 @@ def enable(state: CliState, names: tuple[str | None, str]) -> None:
 def disable(state: CliState, names: tuple[str | None, str]) -> None:
     """Disable a schedule; it stays in its file.
 
-    A run that it has started goes on. EXPERIMENT may be left out if one experiment has a schedule
+    A run that it has started continues. EXPERIMENT may be left out if one experiment has a schedule
     of that name.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Times of schedules as they are stored, and the signs of life of schedulers.
+"""Times of schedules as they are stored, and the heartbeats of schedulers.
 
 A row is written before anything is started for it, and the run that is started for it is written
 into the row in the transaction that creates the run. So after any crash it is known which times
@@ -49,7 +49,7 @@ class FireKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A time of a schedule as it is stored; one row may stand for several that were missed."""
+    """A time of a schedule as it is stored; one row may cover several that were missed."""
 
     experiment: str
     schedule: str
@@ -193,7 +193,7 @@ def forget_watch(connection: sqlite3.Connection, experiment: str, schedule: str)
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRow:
-    """A process of `edison schedule run`, by its last sign of life."""
+    """A process of `edison schedule run`, by its last heartbeat."""
 
     owner: str
     host: str
@@ -202,7 +202,7 @@ class SchedulerRow:
     stopped_at: str | None
 
 
-def sign_of_life(connection: sqlite3.Connection, owner: str, now: str) -> None:
+def write_heartbeat(connection: sqlite3.Connection, owner: str, now: str) -> None:
     """Write that a scheduler is alive; the rows of long gone ones are removed."""
     updated = connection.execute(
         "update scheduler set seen_at = ?, stopped_at = null where owner = ?", (now, owner)

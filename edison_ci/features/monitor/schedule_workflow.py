@@ -45,7 +45,7 @@ _BELOW_IN_STEP = "          "
 
 
 class SyncResult(NamedTuple):
-    """What became of the workflow."""
+    """What was done with the workflow."""
 
     path: str
     """From the root of the repository."""

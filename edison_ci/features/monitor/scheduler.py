@@ -121,7 +121,7 @@ class Child(Protocol):
 
 
 def start_process(root: Path, launch: RunLaunch) -> Child:
-    """Carry out a run of the project at `root` in a process of its own."""
+    """Carry out a run of the project at `root` in a separate process."""
     return _ScheduledProcess(root, launch)
 
 
@@ -347,7 +347,7 @@ class Scheduler:
             now.astimezone(dt.UTC).date() + dt.timedelta(days=1), dt.time(), dt.UTC
         )
         if fire.state is not FireState.PAUSED:
-            reason = f"{run.stopped_by}; it goes on after 00:00 UTC"
+            reason = f"{run.stopped_by}; it continues after 00:00 UTC"
             update_fire(
                 connection,
                 fire.key,

@@ -166,7 +166,7 @@ def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
 
 
 _SILENT = dt.timedelta(minutes=2)
-"""A scheduler that gave no sign of life for longer hangs; it gives one at least every 30 s."""
+"""A scheduler without a heartbeat for longer hangs; it sends one at least every 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class SchedulerStatus:
     running: bool
     sentence: str
     seen_at: str | None = None
-    """Its last sign of life; None if there never was one."""
+    """Its last heartbeat; None if there never was one."""
     missing: bool = False
     """Whether none is at work, though one was and there are schedules."""
 
@@ -200,12 +200,12 @@ class ScheduleStatus:
 
     @property
     def outcome(self) -> str:
-        """What became of its last time, in a few words."""
+        """The result of its last time, in a few words."""
         return "" if self.last is None else fire_words(self.last, self.verdict)
 
 
 def fire_words(fire: Fire, verdict: str | None = None) -> str:
-    """Return what became of a time of a schedule, in a few words."""
+    """Return the result of a time of a schedule, in a few words."""
     what = f"{fire.fires} {fire.state}" if fire.fires > 1 else str(fire.state)
     if fire.state is FireState.DONE and verdict:
         what = f"done, {verdict}"
@@ -216,7 +216,7 @@ def fire_words(fire: Fire, verdict: str | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOverview:
-    """The schedules of a project with what became of them."""
+    """The schedules of a project with their results."""
 
     schedules: tuple[ScheduleStatus, ...]
     broken: tuple[tuple[str, Problem], ...]
@@ -268,7 +268,7 @@ def _scheduler(site: Site, rows: list[SchedulerRow], *, watched: bool) -> Schedu
     row = alive[0]
     silent = site.clock() - dt.datetime.fromisoformat(row.seen_at)
     if silent > _SILENT:
-        sentence = f"hangs: no sign of life since {_minute(row.seen_at)}"
+        sentence = f"hangs: no heartbeat since {_minute(row.seen_at)}"
         return SchedulerStatus(False, sentence, row.seen_at, missing=watched)
     more = f", {len(alive)} of them" if len(alive) > 1 else ""
     sentence = f"running since {_minute(row.started_at)}{more}"
@@ -363,7 +363,7 @@ def _written(entry: Schedule) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change as the audit tells it, and the file that it is made in."""
+    """A change as the audit records it, and the file that it is made in."""
 
     action: str
     entity: str

@@ -462,7 +462,7 @@ def test_a_run_paused_by_the_day_goes_on_after_midnight(bench: Bench, watching: 
     assert "stop.daily_budget_usd" in fire[2]
     assert bench.rows("select status from run") == [("PAUSED",)]
     (alert,) = [said for condition, said in bench.alerts() if condition == "fire_skipped"]
-    assert "goes on after 00:00 UTC" in alert
+    assert "continues after 00:00 UTC" in alert
     bench.clock.at("23:59")
     settle(watching)
     assert len(bench.started) == 1
@@ -700,7 +700,7 @@ def test_the_state_of_the_scheduler_is_told(bench: Bench) -> None:
     assert told.sentence.startswith("running since ")
     bench.clock.now -= dt.timedelta(minutes=10)
     scheduler.look()
-    assert scheduler_status(site).sentence.startswith("hangs: no sign of life since ")
+    assert scheduler_status(site).sentence.startswith("hangs: no heartbeat since ")
     scheduler.lock.close()
     killed = scheduler_status(site)
     assert (killed.running, killed.missing) == (False, True)
