@@ -56,7 +56,7 @@ CODES: dict[str, tuple[str, str]] = {
         "write the NAME of an environment variable, never the key",
     ),
     "exactly-one": ("none or several of keys that exclude each other", "give exactly one"),
-    "expired": ("a quarantine has run out", "mend the case and remove the entry"),
+    "expired": ("a quarantine has run out", "fix the case and remove the entry"),
     "fence": ("a fenced code block of a prompt is not closed", "close it with the same fence"),
     "front-matter": ("the front matter of a prompt is not closed", "end it with a line `---`"),
     "gate": (
@@ -92,7 +92,7 @@ CODES: dict[str, tuple[str, str]] = {
         "a model that moderates stands where answers are wanted",
         "name it in `safety: {moderation: {by: NAME}}`, and chat models everywhere else",
     ),
-    "more": ("there are more problems than are shown", "mend the first and validate again"),
+    "more": ("there are more problems than are shown", "fix the first and validate again"),
     "model-file": (
         "the file of weights of a model with `provider: local` is missing or no GGUF file",
         "set the variable that `options.file_env` names to the path of a `.gguf` file",
@@ -117,7 +117,7 @@ CODES: dict[str, tuple[str, str]] = {
         "update it with `edison admin prices update`",
     ),
     "options": ("the provider takes no options, or not these", "see the table of options"),
-    "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
+    "owner": ("no member is an owner", "give a member `role: owner`; the last one stays"),
     "leaked-key": (
         "a line that the change adds has what looks like a real key",
         "revoke it, and remove it; if it is none, write `not-a-secret` on its line",
@@ -142,7 +142,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "proof": (
         "`validate --prove`: an expected output fails a check, or a wrong answer passes all",
-        "mend the expected output, or make the check stricter",
+        "fix the expected output, or make the check stricter",
     ),
     "python": ("a `python` check does not name a function", "write `file.py:function`"),
     "ragged-row": ("a CSV row has more or fewer cells than the header", "quote cells with commas"),
@@ -206,4 +206,4 @@ CODES: dict[str, tuple[str, str]] = {
     "weights": ("the weights of a rubric do not sum to 1", "use those of the hint, or `normalize`"),
     "where": ("a condition on cases is not understood", "see `datasets[].where`"),
 }
-"""Codes of problems: what is wrong, and how to mend it."""
+"""Codes of problems: what is wrong, and how to fix it."""

@@ -423,7 +423,7 @@ def _question(name: str) -> str:
 def codes() -> str:
     """Return every code that `validate` may report."""
     rows = [(code(name), what, how) for name, (what, how) in sorted(CODES.items())]
-    return table(("code", "what is wrong", "how to mend it"), rows)
+    return table(("code", "what is wrong", "how to fix it"), rows)
 
 
 # --- optional libraries ---------------------------------------------------------------------------

@@ -211,7 +211,7 @@ def hooks(point: str) -> Iterator[Any]:
 
 
 def call(point: str, *arguments: Any) -> None:
-    """Tell every feature that something happened."""
+    """Notify every feature of an event."""
     for told in hooks(point):
         told(*arguments)
 

@@ -68,7 +68,7 @@ class Side(StrEnum):
 
 
 class Move(StrEnum):
-    """How a case changed. A pass that changed is told apart from a score that did."""
+    """How a case changed. A changed pass is distinguished from a changed score."""
 
     NEWLY_FAILING = "newly_failing"
     FIXED = "fixed"
@@ -238,7 +238,7 @@ class Completion:
     cost_microusd: int | None = None
     """What the call cost, if an application says so; else the price decides."""
     details: Json = None
-    """What an application tells about its answer: retrieved context, steps."""
+    """What an application reports about its answer: retrieved context, steps."""
 
 
 def canonical_json(value: object) -> str:

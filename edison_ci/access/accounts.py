@@ -92,7 +92,7 @@ _MINUTE = dt.timedelta(minutes=1)
 _WITH_PORT = re.compile(r"\[([^]]*)\](?::\d+)?|([\d.]+):\d+")
 TOKEN_PREFIX = "edison_token_"  # so that scanners recognise a leaked token
 LISTED = 50
-"""Refused sign-ins of a window that have a row of their own in the audit; others are counted."""
+"""Refused sign-ins of a window that have their own row in the audit; others are counted."""
 _MOST_SESSIONS = 20
 _AUDITED = 20
 """Revoked tokens that an audit entry names; it counts all."""
@@ -123,7 +123,7 @@ class SignInFailure:
     """A failed sign-in, which does not reveal whether the account exists."""
 
     why: str = ""
-    """The reason, if it may be told: GitHub has proved the account."""
+    """The reason, if it may be shown: GitHub has proved the account."""
     wait_s: int = 0
     """Seconds until another attempt is accepted; 0 if it is at once."""
 

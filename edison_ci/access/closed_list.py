@@ -88,7 +88,7 @@ EXPERIMENT: Rules = {
     "experiment": Rule.HEAD,
     "title": Rule.QUIET,
     "description": Rule.QUIET,
-    # What the base gates and the head no longer runs is inconclusive by a rule of its own.
+    # What the base gates and the head no longer runs is inconclusive by a separate rule.
     "archived": Rule.HEAD,
     "objective": Rule.HEAD,
     "prompts": Rule.HEAD,

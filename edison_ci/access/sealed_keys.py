@@ -48,7 +48,7 @@ LONGEST = 50_000
 _PREFIX = "edison_key_"
 _KEY_BYTES = 32
 _BLOCK = 256
-"""Boxes are padded to this, so that they do not tell how long a key is."""
+"""Boxes are padded to this, so that they do not reveal how long a key is."""
 _ABOUT = "edison-ci sealed key 1"
 _OPEN_TO_OTHERS = 0o077
 _SCP = re.compile(r"(?:[^@/:]+@)?([A-Za-z0-9.-]+):(?!//)([^:]+)")

@@ -293,7 +293,7 @@ def open_site(root: Path) -> Site:
 def role_in(home: Site, project: Site, identity: Identity) -> Role | None:
     """Return the role of a member of the site in one of its projects; None if it is not for them.
 
-    Only members of the site have one, whatever the files of its projects say.
+    Only members of the site have one, regardless of the files of its projects.
     """
     role = find_role(identity, home.file.members)
     if role is None or role is Role.OWNER or not project.file.members:

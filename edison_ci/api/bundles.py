@@ -102,7 +102,7 @@ def read_member(archive: Path, name: str, most: int, *, most_members: int) -> by
 
 @contextmanager
 def _opened(archive: Path, most_members: int) -> Iterator[zipfile.ZipFile]:
-    """Open an archive whose listing is not too long; tell what is wrong with it."""
+    """Open an archive whose listing is not too long; raise for what is wrong with it."""
     _refuse_size(archive, most_members)
     try:
         with zipfile.ZipFile(archive) as opened:

@@ -1,7 +1,7 @@
 """New cases: like one that fails, with what would be right, or written from nothing.
 
 The row is appended to a file of a dataset, in its format, and the file is read again before
-anything is written. A page proposes it on a branch of its own, with a pull request where there is a
+anything is written. A page proposes it on a separate branch, with a pull request where there is a
 forge; a command writes it to the file.
 """
 

@@ -236,7 +236,7 @@ def _offer(project: Project, service: Model, listed: ListedModel) -> ModelOffer:
 
 
 def _service(project: Project, name: str) -> Model:
-    """Return a model of the project, or one that stands for a vendor."""
+    """Return a model of the project, or one made for the service of a vendor."""
     if name in project.models:
         return project.models[name]
     vendor = VENDORS.get(name)
@@ -277,7 +277,7 @@ class KeyTest:
     verdict: Verdict
     said: str
     model: Model | None = None
-    """A model that names the key, while only a call to it could tell more."""
+    """A model that names the key, while only a call to it could show more."""
 
 
 def check_by_list(project: Project, name: str, *, offline: bool) -> KeyTest:

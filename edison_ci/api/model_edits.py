@@ -116,7 +116,7 @@ def write_model(site: sites.Site, edit: ModelEdit) -> None:
 
 
 def vendor_model(vendor: str) -> Model:
-    """Return a model that stands for the service of a vendor."""
+    """Return a model made for the service of a vendor."""
     entry = _entry(ModelRequest(f"{vendor}/any"))
     return config_models.RegistryReader(
         yaml_text.read_yaml(_with_model("", vendor, entry), vendor)

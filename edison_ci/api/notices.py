@@ -1,4 +1,4 @@
-"""Notices: what people are told of, written in the transaction that stores the fact."""
+"""Notices: events for recipients, written in the transaction that stores the fact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Level = Literal["info", "warn", "alert"]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that people are told."""
+    """An event that recipients are notified of."""
 
     occasion: Occasion
     title: str
@@ -38,13 +38,13 @@ class Notice:
     also: tuple[Occasion, ...] = ()
     """Other occasions that it is as well; a recipient gets it once."""
     issues_only: bool = False
-    """Whether people are told of it otherwise: only issues, one for each condition, follow it."""
+    """Whether other notices cover it: only issues, one for each condition, follow it."""
     texts: tuple[str, ...] = ()
     """Texts of prompts, cases or answers, for recipients with `texts: true`."""
 
 
 def notify(connection: sqlite3.Connection, site: Site, notice: Notice) -> None:
-    """Hand a notice to what tells people, in the current transaction."""
+    """Hand a notice to the features that deliver it, in the current transaction."""
     feature.call("notice", connection, site, notice)
 
 

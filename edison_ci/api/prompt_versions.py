@@ -155,7 +155,7 @@ def diff_versions(
 ) -> VersionDiff:
     """Compare two versions, given by labels, hashes, refs, files or ids; raises UsageError.
 
-    `prompt` is theirs where their names tell none; `folder` is that of files.
+    `prompt` is theirs where their names have none; `folder` is that of files.
     """
     words = [_split(project, name, folder) for name in names]
     default = prompt or _only(project, words)

@@ -1,6 +1,6 @@
-"""Runs in processes of their own: what is launched, the command that does it, and the process.
+"""Runs in separate processes: what is launched, the command that does it, and the process.
 
-A process is in a process group of its own: it continues when the server or the scheduler that
+A process is in its own process group: it continues when the server or the scheduler that
 started it stops, and its run can be resumed if it is killed with it.
 """
 

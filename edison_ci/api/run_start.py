@@ -1,4 +1,4 @@
-"""Starts of runs in processes of their own, for the pages and for programs.
+"""Starts of runs in separate processes, for the pages and for programs.
 
 A run is carried out by a child process (`run_process`). What was shown is what is started: the
 child refuses another plan. Where keys are missing, GitHub is asked to run it, if the repository and
@@ -90,7 +90,7 @@ class StartPlan:
             made = with_reuse(made, project, experiment)
         self.plan: Plan = made
         self.limit_microusd = run_limit(caps_of(project, experiment, "", None))
-        """The budget of a run without one of its own."""
+        """The budget of a run that sets none."""
         self.dispatch_to: RepositoryAddress | None = None
         """The repository on GitHub that runs it, as keys are missing here; None if it runs here or
         cannot be started."""
@@ -199,7 +199,7 @@ def _turn() -> Iterator[bool]:
 
 
 def _dispatch(site: Site, actor: Actor, start: Start, prospect: StartPlan) -> StartRequest:
-    """Ask GitHub to run the experiment, with the budget of a run that has none of its own."""
+    """Ask GitHub to run the experiment, with the budget of a run that sets none."""
     assert prospect.dispatch_to is not None
     if start.budget_microusd is None:
         start = replace(start, budget_microusd=prospect.limit_microusd)

@@ -72,7 +72,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """What the spans and log records of one call tell."""
+    """What the spans and log records of one call say."""
 
     trace_id: Json = None
     nanoseconds: Json = None

@@ -123,7 +123,7 @@ def notification_secrets(notifications: Iterable[Notification]) -> tuple[str, ..
 
 
 def with_notifications(text: str, notifications: Iterable[Notification]) -> str:
-    """Return a workflow whose steps with keys can tell these recipients, and no others."""
+    """Return a workflow whose steps with keys can notify these recipients, and no others."""
     notifications = tuple(notifications)
     issues = any(recipient.github_issues for recipient in notifications)
 
@@ -141,7 +141,7 @@ def with_notifications(text: str, notifications: Iterable[Notification]) -> str:
 
 
 def without_notifications(text: str) -> str:
-    """Return a workflow that tells nobody."""
+    """Return a workflow without notifications."""
     text = _TOLD_LINES.sub("", text).replace(_ISSUES, "")
     return re.sub(rf"(?m)^ +{re.escape(_TOKEN)}", "", text)
 
@@ -165,7 +165,7 @@ class WorkflowChoice:
     """The default branch."""
     variables: Variables = Variables()
     notifications: tuple[Notification, ...] = ()
-    """The recipients whom scheduled runs tell; other workflows may run what strangers propose."""
+    """The recipients of scheduled runs; other workflows may run what strangers propose."""
 
 
 def github_files(choice: WorkflowChoice) -> Iterator[tuple[str, bytes]]:

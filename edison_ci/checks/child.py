@@ -1,6 +1,6 @@
 """Code in a child process with limits and a sandbox: code checks, and programs that are models.
 
-Each evaluation of a code check has a process and a session of its own, without the keys and
+Each evaluation of a code check has its own process and session, without the keys and
 settings of this one, with a home that is deleted afterwards. The whole session is killed after five
 seconds. `child_entry` drops the rest from the inside: the network, other processes, all files but
 those that are shown, and write access. Where the kernel does not allow that, as on macOS or

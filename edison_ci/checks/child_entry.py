@@ -47,7 +47,7 @@ _OWN_PROCESSES = 2
 _RESERVED, _THREADS_EACH = 300, 4
 """Numbers that the kernel gives out once only, and threads for each allowed process."""
 _PID_MAX_VERSION = (6, 14)
-"""The first Linux whose namespaces each have a highest number of processes of their own."""
+"""The first Linux with a highest number of processes for each namespace."""
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 """Links in /dev."""
 NO_SANDBOX = 97
@@ -120,7 +120,7 @@ def isolate(parent: int, terms: dict[str, Any]) -> bool:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-        # In namespaces of its own the code could mount memory that no limit counts.
+        # In its own namespaces the code could mount memory that no limit counts.
         _write("/proc/sys/user/max_user_namespaces", "0")
     _die_with(parent)  # again: the kernel forgot it with the powers outside
     # The first process of a namespace ignores most signals, so the code must be the second.

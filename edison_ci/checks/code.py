@@ -38,7 +38,7 @@ def _target(value: str) -> str:
 
 
 class CodeCheck(Check):
-    """A check that runs code of the repository in a process of its own."""
+    """A check that runs code of the repository in a separate process."""
 
     graded: ClassVar[bool] = True
 
@@ -54,7 +54,7 @@ class CodeCheck(Check):
 
     @property
     def blocking(self) -> bool:
-        """Always true: the code runs in a process of its own."""
+        """Always true: the code runs in a separate process."""
         return True
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:

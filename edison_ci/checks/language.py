@@ -103,7 +103,7 @@ _NO_LANGUAGE = "zxx"
 
 
 def language_of(text: str) -> str | None:
-    """Return the language of a text; None if it is too short to tell, or cannot be told here."""
+    """Return the language of a text; None if it is too short, or cannot be determined here."""
     if PY3LANGID.fault() or sum(map(str.isalpha, text[:_READ])) < _ENOUGH_LETTERS:
         return None
     language = str(_identifier().classify(text[:_READ])[0])

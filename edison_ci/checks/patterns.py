@@ -93,7 +93,7 @@ class Pattern(NamedTuple):
     steps: int
     """Steps of a search for each character of a long text."""
     reach: int
-    """The longest text that can be searched here, whatever its content."""
+    """The longest text that can be searched here, with any content."""
 
     @property
     def is_linear(self) -> bool:

@@ -1,6 +1,6 @@
 """The `edison` program: its table of commands, its help, and how each ending becomes an exit code.
 
-Commands live in modules of their own, which are imported when a command is run.
+Commands live in separate modules, which are imported when a command is run.
 """
 
 from __future__ import annotations

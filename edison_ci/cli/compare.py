@@ -101,7 +101,7 @@ def compare(state: CliState, request: CompareRequest) -> None:
 
     Compares A and B on the same cases; B is `latest` by default. Each is a run (an id, `latest` or
     the name of an experiment), a prompt version as PROMPT@HASH, `production`, or a Git ref, which
-    stands for the newest complete run of that commit. No model is called. Runs that were graded
+    means the newest complete run of that commit. No model is called. Runs that were graded
     with other checks, rubrics or judges cannot be compared; the error lists what differs.
 
     --prompts compares two prompts that one experiment lists under `prompts`, on the same cases of

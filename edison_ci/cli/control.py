@@ -181,9 +181,7 @@ class _ModelCalls(click.ParamType[tuple[str, int]]):
 @click.option(
     "--pause", multiple=True, metavar="MODEL", help="Send no more calls to a model; repeatable."
 )
-@click.option(
-    "--resume", multiple=True, metavar="MODEL", help="Go on with a paused model; repeatable."
-)
+@click.option("--resume", multiple=True, metavar="MODEL", help="Resume a paused model; repeatable.")
 @click.option(
     "--requeue", type=click.Choice(["errors"]), help="Ask the cells in error again, in this run."
 )
@@ -196,7 +194,7 @@ class _ModelCalls(click.ParamType[tuple[str, int]]):
 @click.pass_obj
 @takes(SteerRequest)
 def steer(state: CliState, request: SteerRequest) -> None:
-    """Change a run while it goes on, or show its state.
+    """Change a running run, or show its state.
 
     Works for a run of any process on this machine. The run answers each request: done, or refused
     with a reason, and says so in its own terminal, on its page and in `edison runs watch`. A

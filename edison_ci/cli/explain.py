@@ -119,7 +119,7 @@ def _fallback(terminal: Terminal, explained: CellExplanation) -> None:
         return
     mark = simulated_label(fallback.simulated)
     terminal.result(StyledText(f"--- answer of the fallback model {fallback.model}", bold=True))
-    terminal.result("It stands in for the answer and counts in no score and no gate.", *mark)
+    terminal.result("It replaces the answer and counts in no score and no gate.", *mark)
     if explained.fallback_text is not None:
         _text(terminal, explained.fallback_text)
     else:

@@ -136,7 +136,7 @@ GROUPS = {
                 "cancel": ("control:cancel", "Cancel a run for good.", "runs"),
                 "steer": (
                     "control:steer",
-                    "Change a run while it goes on, or show its state.",
+                    "Change a running run, or show its state.",
                     "runs",
                 ),
                 "merge": ("merge:merge", "Merge the shards of a run and evaluate its gates."),

@@ -242,7 +242,7 @@ def _create(wizard: Any, target: Path) -> _WrittenFiles:
 
 
 def _variables(target: Path) -> Variables:
-    """Return what the valid models of the project need, whatever else is wrong with its files."""
+    """Return what the valid models of the project need, even if other files have errors."""
     files = project_files.ProjectFiles(document_files.WorkingTree(target))
     header = files.project() or files.valid_project()
     models = files.models(header.paths.models).values() if header is not None else ()

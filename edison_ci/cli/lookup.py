@@ -1,6 +1,6 @@
 """Lookup of the project, results, experiment and prompt that a command line names.
 
-Results are opened read-only and read in one state, while runs go on writing.
+Results are opened read-only and read in one state, while runs continue to write.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class Helpful(click.Command):
         self.params.extend(shared_options())
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Return the names, whatever the context: click keeps the option for the next one."""
+        """Return the names in any context: click keeps the option for the next one."""
         return ["-h", "--help"]
 
     def make_parser(self, ctx: click.Context) -> Any:

@@ -83,7 +83,7 @@ class Display:
         self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
 
     def batch(self, note: str) -> None:
-        """Print what became of a batch, or what is wrong with the shared cache."""
+        """Print news of a batch, or what is wrong with the shared cache."""
         self.clear()
         self._terminal.note(note)
 
@@ -93,7 +93,7 @@ class Display:
         self._terminal.note(StyledText(who, ODD), f" {change}")
 
     def worker(self, note: str) -> None:
-        """Print what became of a worker."""
+        """Print news of a worker."""
         if not self._quiet:
             self._terminal.note(StyledText("workers:", ODD), f" {note}")
 

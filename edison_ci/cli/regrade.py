@@ -58,7 +58,7 @@ def regrade(state: CliState, request: RegradeRequest) -> None:
     since are left out.
 
     --no-cache asks the judges again about the same answers. Graded so from time to time, a run is
-    an anchor: `edison alerts check` tells by it whether a judge changed, or a model did.
+    an anchor: `edison alerts check` uses it to see whether a judge or a model changed.
 
     --judge, --rubric, --case and --failed grade a part, or by another judge or rubric. That is a
     second opinion: it is printed beside the stored grades, makes no run, and changes no grade, gate

@@ -226,7 +226,7 @@ def run(state: CliState, request: RunCommand) -> None:
     half. The run is then PAUSED and its verdict inconclusive; `edison resume` collects the answers,
     grades them and decides. Models without a price for batches are called as usual.
 
-    --on makes the calls at workers, each with the concurrency of models.yaml and keys of its own;
+    --on makes the calls at workers, each with the concurrency of models.yaml and its own keys;
     budgets, rate limits, results and grades stay here. local:4 starts four on this machine.
 
     Examples:
@@ -439,7 +439,7 @@ def resume(state: CliState, request: ResumeCommand) -> None:
     """Resume a run that stopped.
 
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
-    name of an experiment. Stored answers are used whatever their age; cells with an error are
+    name of an experiment. Stored answers are used at any age; cells with an error are
     retried. A run cannot be resumed after its files changed. --budget applies to the whole run,
     including what it has spent before; by default the budget it had last stays.
 

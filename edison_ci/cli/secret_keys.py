@@ -142,7 +142,7 @@ def list_keys(state: CliState) -> None:
     """List the keys of models and notifications, and the sealed ones.
 
     Of a key only the last 4 characters are shown, and of one below 12 characters nothing. `taken
-    from` tells what a run uses: a variable that is set counts more than a sealed key.
+    from` shows what a run uses: a variable that is set counts more than a sealed key.
 
     Examples:
       edison secrets list
@@ -198,7 +198,7 @@ def _state_json(state: KeyState) -> dict[str, Any]:
 def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     """Ask the service of each key whether it accepts it.
 
-    Asks for a list of models, which costs nothing. Where that tells nothing, one short call to a
+    Asks for a list of models, which costs nothing. Where that shows nothing, one short call to a
     model is made, after a question. A key is sent only where trust.yaml allows it. Exit code 3 if a
     key was refused, has no quota, or could not be tested.
 
@@ -274,7 +274,7 @@ def rotate(state: CliState, was: str | None) -> None:
 
     Nothing is written if one of them cannot be opened. Until the new .edison/secrets.yaml is
     merged, CI needs both private keys, the new one for its branch and the former one for others.
-    Whoever had the former one may know the keys: revoke them at their vendors as well.
+    Anyone who had the former one may know the keys: revoke them at their vendors as well.
 
     Examples:
       edison secrets rotate

@@ -278,7 +278,7 @@ def on_workers(command: Command) -> Command:
 
 
 def keys_elsewhere(on: str | None) -> bool:
-    """Whether the workers are not started here, and have keys of their own."""
+    """Whether the workers are not started here, and have their own keys."""
     return on is not None and not on.startswith("local:")
 
 

@@ -428,7 +428,7 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     run = summary.run
     if run.grades_imports:
         return "Import the answers again to continue; replies of judges are reused"
-    resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
+    resume, rerun = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
     budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
     if run.status == RunStatus.PAUSED and stopped == "batch":
@@ -441,20 +441,20 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     to = "" if sufficient is None else f" to {in_cents(sufficient)}"
     if budget == "--budget" and progress is not None and progress.narrower:
         return (
-            f"Raise {progress.narrower}{to}, then: {anew} --budget{to.removeprefix(' to')} "
+            f"Raise {progress.narrower}{to}, then: {rerun} --budget{to.removeprefix(' to')} "
             "(stored answers are reused)"
         )
     if budget == "--budget":
         return f"Continue with a larger budget: {resume} --budget{to.removeprefix(' to') or ' USD'}"
     if budget == "stop.daily_budget_usd":
-        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}{to}, then: {anew}"
+        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}{to}, then: {rerun}"
     if "the shared budget" in budget:
         when = "when it can be reached" if "cannot be reached" in budget else "when it has room"
         return f"Continue {when} with: {resume}"
     if budget.startswith("settings."):
         return f"Raise {budget} in edison.yaml{to}, then continue with: {resume}"
     # The experiment is part of the plan of a run, which is resumed as planned.
-    return f"Raise {budget}{to}, then: {anew} (stored answers are reused)"
+    return f"Raise {budget}{to}, then: {rerun} (stored answers are reused)"
 
 
 def _headline(terminal: Terminal, run: Run) -> None:

@@ -164,7 +164,7 @@ class Terminal:
 
         On a terminal that is too narrow, columns are left out: first those in `drop`, in this
         order, then from the right. With `totals`, a terminal shows the first rows of a long list,
-        and its last rows that are so many totals.
+        and its last `totals` rows.
         """
         cut = 0
         if totals is not None and _on_screen():
@@ -182,7 +182,7 @@ class Terminal:
         self._note_cut(cut)
 
     def listed(self, items: Sequence[Item], *, most: int = MOST_LISTED) -> Iterator[Item]:
-        """Yield items to print; a terminal is given the first ones, and told of the others."""
+        """Yield items to print; a terminal shows the first ones, and a note of the others."""
         visible = items[:most] if _on_screen() else items
         yield from visible
         self._note_cut(len(items) - len(visible))
@@ -513,7 +513,7 @@ def read_line(prompt: str) -> str:
 
 
 def read_keys(most: int) -> bytes:
-    """Return what was typed, at most so many bytes; raises KeyboardInterrupt at Ctrl-C."""
+    """Return what was typed, limited in bytes; raises KeyboardInterrupt at Ctrl-C."""
     _wait_for_input(sys.stdin.fileno())
     return os.read(sys.stdin.fileno(), most)
 

@@ -93,7 +93,7 @@ def _inspect(root: Path, names: set[str]) -> validation.Inspection:
 def _proved(
     report: validation.Inspection, proofs: list[config_proof.Proof]
 ) -> validation.Inspection:
-    """Return a report with what its data show of the checks; wrong files are mended first."""
+    """Return a report with what its data show of the checks; wrong files must be fixed first."""
     if report.project is None or any(p.severity is Severity.ERROR for p in report.problems):
         return report
     new_proofs = [

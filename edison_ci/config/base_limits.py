@@ -57,7 +57,7 @@ class FlooredPrices(PriceTable):
             self.bundled.get(f"{model.provider}/{_name(model)}"),
         ]
         least = [price for price in floors if price is not None]
-        if not least and (model.keys or model.installed):  # a plugin may have keys of its own
+        if not least and (model.keys or model.installed):  # a plugin may have its own keys
             least = self._near(model) or [*self.floor.values(), *self.bundled.values()]
         batches = [] if written.batch is None else [written.batch, *(_batches(least) or least)]
         highest = _highest_price([written, *least], batches)

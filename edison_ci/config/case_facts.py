@@ -95,7 +95,7 @@ def writer_of(metadata: Mapping[str, Json]) -> str:
 
 
 def is_unverified(case: Case) -> bool:
-    """Whether a case was generated, and nobody agreed with its expected answer."""
+    """Whether a case was generated and its expected answer is not confirmed."""
     if not case.metadata:
         return False
     written = writer_of(case.metadata) not in ("", EDISON)

@@ -21,7 +21,7 @@ class DatasetAbout(Shape):
     version: Version = 1
     description: str = Field("", max_length=2_000, description="What the cases are.")
     tags: Annotated[tuple[Tag, ...], items(0, 50)] = Field(
-        (), description="Words to find it by; cases have tags of their own."
+        (), description="Words to find it by; cases have their own tags."
     )
     owner: str = Field("", max_length=100, description="Person or team responsible.")
 

@@ -492,7 +492,7 @@ def not_taken(model: Model, params: Mapping[str, Any]) -> frozenset[str]:
         refused |= _NOT_IN_RESPONSES
     if can.known and vendor == "anthropic" and params.keys() >= _ONE_OF:
         refused |= {"top_p"}
-    # Models of Anthropic reason when they are told to, others unless they are told not to.
+    # Models of Anthropic reason on request, others unless it is switched off.
     reasons = level not in (None, "none") if vendor == "anthropic" else level != "none"
     if can.reasoning and reasons:
         refused |= _NOT_WITH_REASONING.get(vendor, frozenset())

@@ -187,7 +187,7 @@ def _reasoning(entry: Mapping[str, Any], *, claude: bool) -> list[str]:
         return [level for level in _LEVELS if level in named]
     if not entry.get("supports_reasoning"):
         return []
-    # Models of Anthropic think only if they are told to, unless they always do.
+    # Models of Anthropic think only on request, unless they always do.
     off = claude and not entry.get("thinking_always_on")
     usual = ("none", "low", "medium", "high") if off else ("low", "medium", "high")
     return [

@@ -189,12 +189,12 @@ class PriceTable:
         """Return what the model accepts, as far as the table knows it."""
         if model.provider == "local":
             room = provider_options.LocalOptions.model_validate(model.options).context
-            return replace(UNKNOWN, context=room, schema=True)  # by a grammar, whatever the model
+            return replace(UNKNOWN, context=room, schema=True)  # by a grammar, for any model
         keys = list(_keys_of(model))
         bundled_rows = _bundled_table().models
         row = _first(self.models, keys)
         bundled_row = row if self.models is bundled_rows else _first(bundled_rows, keys)
-        if not row.keys() & _ABILITIES and not bundled_row:  # a price that somebody wrote by hand
+        if not row.keys() & _ABILITIES and not bundled_row:  # a price written by hand
             sizes = {key: row[key] for key in ("context", "max_out") if key in row}
             return replace(UNKNOWN, **sizes)
         can = Capabilities.of_row({**bundled_row, **row})

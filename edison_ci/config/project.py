@@ -167,7 +167,7 @@ def _same_person(first: Member, place: int, key: str, name: str) -> tuple[str, s
         if first_key != identity_keys("email", name)[0]:
             return f"{short(name)} is the account {short(first.github)} of {entry}", hint
         if first.github:
-            hint = "people are told apart by it: give each their own, or only github"
+            hint = "people are identified by it: give each their own, or only github"
             return f"{short(name)} is the address of two members, first of {entry}", hint
     return f"{short(name)} is listed twice, first in {entry}", hint
 

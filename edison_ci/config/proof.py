@@ -97,7 +97,7 @@ class _Prover:
         if self.more:
             message = f"{counted(self.more, 'more finding')} of {self.experiment.id}"
             self.findings.append(
-                Problem(Location(self.experiment.path), "proof", message, "mend the first ones")
+                Problem(Location(self.experiment.path), "proof", message, "fix the first ones")
             )
         return Proof(
             self.experiment.id,
@@ -125,7 +125,7 @@ class _Prover:
                     f"the expected output of case {row.case.id!r} fails the check {name}: "
                     f"{results[0].reason}"
                 )
-                self._add(row, message, "mend the expected output, or the check")
+                self._add(row, message, "fix the expected output, or the check")
 
     def _empty(self, row: _Row, tried: dict[str, Check]) -> None:
         tries = [self._try(name, check, row.case, "") for name, check in tried.items()]
@@ -151,7 +151,7 @@ class _Prover:
                 f"the expected output of case {other.id!r} passes {_all(results)} of case "
                 f"{row.case.id!r} too"
             )
-            self._add(row, message, "make a check stricter, so that it tells the two apart")
+            self._add(row, message, "make a check stricter, so that it distinguishes the two")
 
     def _try(self, name: str, check: Check, case: Case, answer: Json) -> _Tried | None:
         """Return the result of a check; None if the case lacks a value, or it cannot be run."""

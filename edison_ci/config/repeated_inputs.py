@@ -1,6 +1,6 @@
 """Repeated inputs: cases that a prompt sends to the model as the same text, under several ids.
 
-Their answers are not independent, so they form a cluster, whoever named the cases. Equal is what is
+Their answers are not independent, so they form a cluster, whatever their ids. Equal is what is
 equal under every prompt; expected answers, tags and variables that no prompt uses do not matter. A
 declared cluster that shares an input with another one is joined with it.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     """The id of a case, or the name of a declared cluster in a tuple."""
 
 _INPUT = "input of "
-"""What the names of clusters start with that nobody declared; the id of the first case follows."""
+"""Prefix of the names of clusters that are not declared; the id of the first case follows."""
 _NAMED = 3
 
 

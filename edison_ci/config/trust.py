@@ -154,7 +154,7 @@ _OF_THE_CONNECTION = re.compile(
 
 
 def belongs_to_connection(name: str) -> bool:
-    """Whether no file may set a header, whatever `.edison/trust.yaml` says."""
+    """Whether no file may set a header, regardless of `.edison/trust.yaml`."""
     return _OF_THE_CONNECTION.fullmatch(name) is not None
 
 

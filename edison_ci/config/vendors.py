@@ -23,7 +23,7 @@ class Vendor(NamedTuple):
 
 
 def _compatible(key_env: str, base_url: str, prices: str = "") -> Vendor:
-    """Return a vendor that has the protocol of OpenAI at an address of its own."""
+    """Return a vendor that has the protocol of OpenAI at its own address."""
     return Vendor("openai_compatible", key_env, base_url, f"litellm/{prices}" if prices else "")
 
 

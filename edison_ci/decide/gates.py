@@ -2,7 +2,7 @@
 
 A gate either keeps head inside a margin of base on the same cases, or above a floor or below a
 ceiling. Scores and amounts are decided by inference, shares and latencies as they are (STATS 7 and
-7b); win rates have a module of their own.
+7b); win rates have their own module.
 """
 
 from __future__ import annotations

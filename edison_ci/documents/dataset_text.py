@@ -292,7 +292,7 @@ class _Yaml(DatasetText):
             return Edit(spans.end, spans.end, ", ".join(texts))
         last, end = spans.items[-1], spans.items[-1].end
         line = self.text.rfind("\n", 0, last.start) + 1
-        alone = not self.text[line : last.start].strip()  # each row on a line of its own
+        alone = not self.text[line : last.start].strip()  # each row on its own line
         between = f",{self.newline}{self.text[line : last.start]}" if alone else ", "
         return Edit(end, end, "".join(f"{between}{text}" for text in texts))
 

@@ -275,7 +275,7 @@ def _check_order(hunks: Sequence[Hunk]) -> None:
         if hunk.old_start <= end:
             raise PatchRefused(
                 f"hunk {number} starts at line {hunk.old_start}, but hunk {number - 1} reaches "
-                f"line {end}: hunks stand in order and do not overlap"
+                f"line {end}: hunks are in order and do not overlap"
             )
         if hunk.new and hunk.new_start != hunk.old_start + shift:
             raise PatchRefused(

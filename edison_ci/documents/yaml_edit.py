@@ -310,7 +310,7 @@ def _extent(lines: list[str], start: int, indent: int) -> int:
     for place in range(start + 1, len(lines)):
         line = lines[place].strip()
         inner = len(lines[place]) - len(lines[place].lstrip())
-        # The items of a list may stand in the column of their key.
+        # The items of a list may start in the column of their key.
         if line and inner <= indent and not (inner == indent and line.startswith("- ")):
             break
         end = place + 1 if line and not line.startswith("#") else end

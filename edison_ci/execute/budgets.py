@@ -160,7 +160,7 @@ def sufficient_cost(
     for load in loads:
         phase = load.phase if load.phase in ("generate", "pairwise", "embed", "refine") else "judge"
         planned.setdefault((phase, load.model.name), []).append(load)
-    total, dearest = 0, 0
+    total, costliest = 0, 0
     for key, same in planned.items():
         calls, costs = sum(load.calls for load in same), past.get(key)
         per_call = reserves = max(refused_microusd, *(_reservation(load) for load in same))
@@ -169,8 +169,8 @@ def sufficient_cost(
             per_call = min(_SAFETY * costs.most_microusd, reserves) if costs.calls else reserves
             calls -= costs.calls if done else 0
         total += max(calls, 0) * per_call
-        dearest = max(dearest, reserves)
-    return total + dearest
+        costliest = max(costliest, reserves)
+    return total + costliest
 
 
 def _reservation(load: Load) -> int:

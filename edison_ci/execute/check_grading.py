@@ -75,7 +75,7 @@ class CheckGrader:
     root: Path | None
     """Where code checks find their files; None when no code may run."""
     weight: float = 1.0
-    """Of a check that has none of its own."""
+    """Of a check that sets none."""
     redact: Redact = keep_text
     """What is done to the reason of a check, which may quote the case."""
     embedder: Embedder | None = None
@@ -204,7 +204,7 @@ def _component(name: str, check: Check, weight: float, answered: ParsedAnswer) -
         return Component(name, "check", None, None, weight, CellStatus.SKIPPED, str(error))
     except (RenderError, EvaluationError) as error:
         return Component(name, "check", None, None, weight, CellStatus.ERROR, str(error))
-    except Exception as error:  # a check may be a plugin's; the run must go on
+    except Exception as error:  # a check may be a plugin's; the run must continue
         logger.debug("a check failed", exc_info=True, extra={"check": name})
         reason = f"{type(error).__name__}: {error}"
         return Component(name, "check", None, None, weight, CellStatus.ERROR, reason)

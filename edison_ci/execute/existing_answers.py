@@ -2,7 +2,7 @@
 
 A stored run is graded again with today's files: checks, rubric, judges and gates. A cell whose
 prompt, model or input has changed would need another answer: it is left out and counted. The result
-is a run of its own, so that earlier decisions stay as they are.
+is a new run, so that earlier decisions stay as they are.
 """
 
 from __future__ import annotations

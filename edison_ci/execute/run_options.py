@@ -144,7 +144,7 @@ class ConnectWorkers(Protocol):
         programs: Mapping[str, str],
         tell: Callable[[str], None],
     ) -> Executor[Model]:
-        """Return the workers; `tell` is called with what becomes of them. Raises UsageError.
+        """Return the workers; `tell` is called when one joins or leaves. Raises UsageError.
 
         `programs` are those of code checks, with the hashes of their files.
         """

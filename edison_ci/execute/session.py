@@ -1,7 +1,7 @@
 """Sessions: how a run starts, or is resumed after a crash.
 
 A session locks the experiment, so that no second run of it starts on the same database, and holds
-a lock of its own, by which other processes see that it is alive. It plans the run, opens the
+its own lock, by which other processes see that it is alive. It plans the run, opens the
 results file, and lets the run be executed.
 """
 

@@ -2,7 +2,7 @@
 
 They must be all the shards of one plan, each of them finished, and the files here must be those
 that they were run with: then the gates are decided on all cells together, as if one machine had run
-them. The run is assembled in a file of its own, and goes into the results in one transaction.
+them. The run is assembled in a separate file, and goes into the results in one transaction.
 """
 
 from __future__ import annotations

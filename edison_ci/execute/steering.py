@@ -156,7 +156,7 @@ class RunControl:
         if model not in self._clients.paused:
             raise UsageError(f"{model} is not paused")
         self._clients.resume(model)
-        return f"{model} goes on"
+        return f"{model} is resumed"
 
     def _requeue(self) -> str:
         count = self._runner.requeue_errors()

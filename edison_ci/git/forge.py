@@ -145,7 +145,7 @@ class ReviewDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Files to commit to a branch of their own, and the text of its pull request."""
+    """Files to commit to a separate branch, and the text of its pull request."""
 
     branch: str
     base: str

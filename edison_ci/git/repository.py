@@ -44,7 +44,7 @@ class FileVersion(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """A commit that changed a file, as Git tells it."""
+    """A commit that changed a file, as Git reports it."""
 
     commit: str
     date: str
@@ -74,7 +74,7 @@ class Repository:
         """Return the repository whose working tree contains `path`, if there is one."""
         start = path.resolve()
         # Searched here because Git would also accept any folder that looks like a bare repository,
-        # and a pull request can contain such a folder, with a configuration of its own.
+        # and a pull request can contain such a folder, with its own configuration.
         top = next((up for up in (start, *start.parents) if (up / ".git").exists()), None)
         if top is None:
             return None

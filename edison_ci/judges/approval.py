@@ -188,7 +188,7 @@ def _shortfall(approval: ApprovalEntry, asked: Calibration, again: str) -> str:
     if approval.n < asked.min_n:
         return f"{approval.n} labels, {asked.min_n} are needed"
     if approval.kappa is None:
-        return "agreement with people cannot be told: nothing varies"
+        return "agreement with people cannot be computed: nothing varies"
     if approval.lower_bound is None:
         return f"the approval has no lower bound of the agreement: {again}"
     if not reaches(approval.lower_bound, asked.min_kappa):

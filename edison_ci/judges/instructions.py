@@ -213,7 +213,7 @@ def judge_hash(
 
 
 def objective_hash(objective: str) -> str:
-    """Return the sha256 of an objective and of what judges are told about it."""
+    """Return the sha256 of an objective and of what the prompt of a judge says about it."""
     return _digest([_shipped("objective"), objective])
 
 

@@ -63,7 +63,7 @@ class Judge:
     ) -> Request:
         """Return the request; `form` is JSON unless a grader prompt has another one.
 
-        A model that can be held to a `schema` is; the others are told the form in words.
+        A model that can be held to a `schema` is; for the others the prompt describes the form.
         """
         if form is JSON_OBJECT and schema is not None and self.model.capabilities.schema:
             form = _strict(schema)

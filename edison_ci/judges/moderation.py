@@ -1,9 +1,10 @@
 """Moderation: screens of answers by a model.
 
 The screens `moderation` and `toxicity` of an experiment are judges with one number, a probability
-from 0 to 1. From the threshold on it is a hit, and the experiment sets the action. A chat model is
-told what to look for and replies with its number. A model of a vendor's moderation endpoint gets
-the text alone and replies with a score for each of its own categories, of which the highest counts.
+from 0 to 1. From the threshold on it is a hit, and the experiment sets the action. A chat model
+gets the categories in its prompt and replies with its number. A model of a vendor's moderation
+endpoint gets the text alone and replies with a score for each of its own categories, of which the
+highest counts.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class InstalledJudge:
         except TimeoutError:
             failure = Failure(Missing.TIMEOUT, f"no scores within {LIMIT_S:g} s")
             return JudgeScores(self.name, self.hash, None, failure)
-        except Exception as error:  # code of another package; the run must go on
+        except Exception as error:  # code of another package; the run must continue
             logger.debug("a judge failed", exc_info=True, extra={"judge": self.name})
             reason = self._shorten(f"{type(error).__name__}: {error}")
             return JudgeScores(self.name, self.hash, None, Failure(Missing.JUDGE_ERROR, reason))

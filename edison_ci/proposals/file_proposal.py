@@ -88,7 +88,7 @@ def propose_file(
 
 
 def next_steps(review: ReviewContext, base: str, result: ProposalResult) -> tuple[str, ...]:
-    """Return the result of a proposal and what to do next; an address is on a line of its own."""
+    """Return the result of a proposal and what to do next; an address is on its own line."""
     branch, pull = f"`{result.branch}`", result.pull_request
     if pull is not None:
         again = result.action is ProposalAction.UNCHANGED

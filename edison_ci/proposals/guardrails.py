@@ -358,7 +358,7 @@ def _invisible(change: Change, _: GuardrailContext) -> RuleResult:
     needed = "".join(character for character in NEEDED if character in before)
     for line in change.patch.added:
         if unseen := unseen_in(line, but=needed):
-            return RuleResult(False, f"adds {unseen}, which nobody can see")
+            return RuleResult(False, f"adds {unseen}, which cannot be seen")
     return RuleResult(True, "none added")
 
 

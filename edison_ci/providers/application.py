@@ -4,7 +4,7 @@ A program (`command.py`) gets this object as one line:
 
     {"id": 7, "model": "", "messages": [{"role": "user", "content": "..."}], "params": {}}
 
-A reply has `text` or `tool_calls`, and whatever else the application knows:
+A reply has `text` or `tool_calls`, and anything else that the application knows:
 
     {"id": 7, "text": "...", "usage": {"in": 120, "out": 40}, "cost_usd": 0.0012,
      "context": ["..."], "steps": [{"name": "search", "ms": 12}]}

@@ -136,13 +136,13 @@ class Concurrency:
 
     def resize(self, cap: int) -> None:
         """Change the cap; calls beyond a lower one are finished."""
-        # A cap that is raised on purpose is tried at once, whatever the provider refused before.
+        # A cap that is raised on purpose is tried at once, even if the provider refused before.
         self.limit = float(cap) if cap > self.cap else min(self.limit, float(cap))
         self.cap = cap
         self._wake()
 
     def pause(self) -> None:
-        """Give out no more slots; calls that wait with a booking are told so."""
+        """Give out no more slots; calls that wait with a booking are notified."""
         self.paused = True
         waiting, self._waiting = self._waiting, deque()
         for place in waiting:

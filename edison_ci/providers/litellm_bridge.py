@@ -1,4 +1,4 @@
-"""Models through litellm, for vendors without an adapter of their own.
+"""Models through litellm, for vendors without their own adapter.
 
 litellm is imported with the first call, because that takes seconds, and its side effects are
 disabled first: it fetches no price map, reads no `.env`, retries nothing, follows no redirect and
@@ -50,7 +50,7 @@ _SENSITIVE = re.compile(
     r".*_(?:KEY|KEY_ID|TOKEN|SECRET|CREDENTIALS|PASSWORD|API_BASE|BASE_URL|ENDPOINT|URL)"
 )
 _TOKENIZERS = "TIKTOKEN_CACHE_DIR"
-"""litellm sets this to a folder of its own."""
+"""litellm sets this to its own folder."""
 KINDS = {
     "AuthenticationError": ErrorKind.INVALID_KEY,
     "PermissionDeniedError": ErrorKind.INVALID_KEY,

@@ -334,7 +334,7 @@ class SharedCache:
     def _fail_read(self, why: str) -> None:
         if self._failed_reads.add(why) and self._reads:
             self._reads = self._writes = False
-            self._tell(f"the shared cache is not used any more: {why}; the run goes on without it")
+            self._tell(f"the shared cache is no longer used: {why}; the run continues without it")
 
     def offer(self, request_hash: str, settlement: Settlement) -> None:
         """Write an answer that was bought, in the background."""

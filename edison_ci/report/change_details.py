@@ -1,4 +1,4 @@
-"""What a pull request shows beside the results: the diff of the prompts, and telling cases.
+"""Details of a pull request beside the results: the diff of the prompts, and some cases.
 
 Answers and reasons are shown to everyone who can read the pull request. So a private project shows
 none, and neither does a case in whose texts the screens for personal data and secrets find
@@ -50,11 +50,11 @@ class FileDiff(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeDetails:
-    """The changed prompts of a pull request, and the cases that tell most about the change."""
+    """The changed prompts of a pull request, and the cases that show most of the change."""
 
     diffs: tuple[FileDiff, ...] = ()
     cases: Mapping[str, tuple[ChangedCase, ...]] = field(default_factory=dict)
-    """By run, the most telling first; without cases for a private project."""
+    """By run, the most informative first; without cases for a private project."""
 
 
 class _AllPersonalData:
@@ -121,7 +121,7 @@ class TellingCase(NamedTuple):
 
 
 def telling_cases(details: ChangeDetails, runs: Sequence[RunResult]) -> list[TellingCase]:
-    """Return the cases that tell most of all runs: newly failing first, then fixed, then scores.
+    """Return the most informative cases of all runs: newly failing first, then fixed, then scores.
 
     Among cases that changed alike, those come first whose texts can be shown.
     """

@@ -3,7 +3,7 @@
 One suite per experiment, one test per gate, and one per case, prompt and model, over all repeats.
 The file is red only if the verdict is: a case that does not pass is a failure only if a gate that
 concerns it fails, and a case that could not be measured is an error only if that decides; otherwise
-its output tells the outcome. A failing case in quarantine is skipped.
+its output has the outcome. A failing case in quarantine is skipped.
 """
 
 from __future__ import annotations

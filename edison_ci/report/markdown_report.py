@@ -1,7 +1,7 @@
 """The report as Markdown, whole or cut to the limit of a job summary or a comment.
 
 It is made to be read in ten seconds: the verdict, one bold sentence for each experiment, the diff
-of the prompt, three telling cases, the gates that do not pass, cost, and how to repeat it.
+of the prompt, three informative cases, the gates that do not pass, cost, and how to repeat it.
 Everything else is folded: passing gates, models, cases, slices, components, limitations. A run with
 the base's eval suite takes a sentence, with the gates that it decides otherwise. Texts of
 answers are shown only if details with cases are given.
@@ -178,7 +178,7 @@ def _telling(report: Report, details: ChangeDetails, *, several: bool) -> Iterat
     worse = any(case.case.move is Move.NEWLY_FAILING for case in cases)
     # Nothing that a reader must look at before merging is folded.
     fold = "" if worse else "Cases that changed most"
-    yield Section("Cases that tell most" if worse else "", tuple(paragraphs), fold=fold)
+    yield Section("Cases that changed most" if worse else "", tuple(paragraphs), fold=fold)
 
 
 def _open_gates(report: Report, view: RunResult, *, several: bool) -> Iterator[Section]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SLICE_METRICS = ("score", "pass rate")
 _MOST_SLICE_COLUMNS = 20
 _MOST_LINES = 6
-"""Models that a chart can tell apart."""
+"""Models that a chart can distinguish."""
 
 
 def pareto_chart(options: Iterable[tuple[str, float | None, AnyEstimate | None]]) -> Pareto | None:

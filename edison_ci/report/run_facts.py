@@ -135,7 +135,7 @@ def _outcomes(case: MovedCase) -> str:
 
 
 def components_table(view: RunResult) -> Table:
-    """Return what each check, criterion and grader decided; screens have a table of their own."""
+    """Return what each check, criterion and grader decided; screens have their own table."""
     columns = (
         Column("component"),
         Column("mean", numeric=True),

@@ -139,7 +139,7 @@ def origin_sentence(connection: sqlite3.Connection, run_id: str, keys: Sequence[
     origin = origin_of(connection, run_id)
     if origin is None:
         return ""
-    ran = f"Ran by {origin.ran_by or 'somebody'} on {origin.ran_on or 'another machine'}"
+    ran = f"Ran by {origin.ran_by or 'an unknown person'} on {origin.ran_on or 'another machine'}"
     brought = f"{_BROUGHT[origin.way]} by {origin.brought_by}"
     worth = "signed with a trusted key"
     if not origin.is_trusted(keys):
@@ -286,7 +286,7 @@ _AUDIT: dict[str, str | Callable[[AuditEntry], str]] = {
     "rerun": "requested another answer for {entity}",
     "start run": "started a run of {entity}",
     "dispatch run": "asked GitHub to run {entity}",
-    "dispatch unconfirmed": _with_reason("was not told by GitHub whether it runs"),
+    "dispatch unconfirmed": _with_reason("could not learn from GitHub whether it runs"),
     "pause run": "paused {entity}",
     "resume run": "resumed {entity}",
     "cancel run": "cancelled {entity}",
@@ -307,7 +307,7 @@ _AUDIT: dict[str, str | Callable[[AuditEntry], str]] = {
     "alerts mute": _muted,
     "alerts unmute": "ended the mute of {entity}",
     "notifications test": "sent a test to {entity}: {after}",
-    "notification given up": "gave up telling {entity} of {after[occasion]}: {after[error]}",
+    "notification given up": "gave up notifying {entity} of {after[occasion]}: {after[error]}",
     "audit anchor": "anchored the audit log as {entity}",
     "forget": "removed the texts of {entity}",
     "export": "exported {entity}",

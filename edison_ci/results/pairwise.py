@@ -423,9 +423,7 @@ def _length_sentence(length: LengthEffect) -> str:
 
 
 def _own_sentence(judge: str, own: SelfPreference) -> str:
-    sentence = (
-        f"{judge} compares answers of its own: it prefers them in {fixed(100 * own.win_rate)}%"
-    )
+    sentence = f"{judge} compares its own answers: it prefers them in {fixed(100 * own.win_rate)}%"
     sentence += f" of {counted(own.n)}"
     if own.warn and own.excess is not None:
         sentence += f", {fixed(100 * own.excess)} points more than the scores say"

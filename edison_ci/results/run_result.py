@@ -173,7 +173,7 @@ class RunResult:
 
     @cached_property
     def steered(self) -> tuple[str, ...]:
-        """What people changed in it while it went on, in sentences."""
+        """What people changed during the run, in sentences."""
         return tuple(
             f"Steered at {request.asked_at[11:16]} UTC by {request.by}: {request.said}."
             for request in steering.steering_of(self.connection, self.run.id)

@@ -315,7 +315,7 @@ class TwoSidedSample:
         """Return both sides of each case (STATS 6).
 
         A variant's repeats may be more on one side. Over several variants only repeats that both
-        sides have count: repeats of different models cannot stand in for each other. Answers that
+        sides have count: repeats of different models cannot replace each other. Answers that
         the head has lost are left out, or count as `lost_as`.
         """
         if len(variants) != 1:

@@ -83,7 +83,7 @@ def spread_of(connection: sqlite3.Connection, run_id: str) -> Spread:
 def read_cases(
     connection: sqlite3.Connection, run_id: str, spread: Spread, *takers: CaseReader
 ) -> None:
-    """Tell what each case scored with each prompt and model, then over all if there are several.
+    """Return what each case scored with each prompt and model, then over all if there are several.
 
     A case's score is the mean of its repeats: with one model, or over all of them.
     """

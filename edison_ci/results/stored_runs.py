@@ -115,7 +115,7 @@ def runs_apart(project: ProjectPlace, run_ids: Sequence[str]) -> Iterator[Path]:
 
 @contextmanager
 def live_runs(project: ProjectPlace) -> Iterator[StoredRuns]:
-    """Open the results of a project read-only, while runs go on changing them."""
+    """Open the results of a project read-only, while runs continue to change them."""
     with closing(open_reader(project.root / project.file.results)) as connection:
         yield StoredRuns(connection, project.root / ".edison" / "locks")
 

@@ -119,7 +119,7 @@ class DriftFinding:
     """What the runs since the last change say about the newest one."""
 
     runs: int
-    """Since the last change, with answers of their own."""
+    """Since the last change, with their own answers."""
     reused: int
     """Runs since then that only reused stored answers; they add nothing."""
     report: DriftReport | None
@@ -323,7 +323,7 @@ def since_change(points: Sequence[TrendRun]) -> list[TrendRun]:
 
 
 class _Observations(NamedTuple):
-    """Runs with answers of their own, and the scores of the cases that have new ones."""
+    """Runs with their own answers, and the scores of the cases that have new ones."""
 
     points: list[TrendRun]
     scores: list[dict[str, float]]

@@ -177,7 +177,7 @@ _MIXED = re.compile(r"[a-z][0134578@$!]{1,2}[a-z]|(?<![\w.])[0134578@$!]{1,2}[a-
 
 
 def _visible(text: str) -> str:
-    """Return a text without invisible characters; hidden tags as the letters they stand for."""
+    """Return a text without invisible characters; hidden tags as the letters they encode."""
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text.translate(_TAGS)))
 
 

@@ -1,6 +1,6 @@
 """Kinds of personal data, and names in a text by a pipeline of spaCy that is installed.
 
-A pipeline is a package of its own, which `python -m spacy download NAME` installs. It is loaded by
+A pipeline is a separate package, which `python -m spacy download NAME` installs. It is loaded by
 the name of its package only: a folder of the repository may hold code that loading it would run.
 """
 
@@ -39,7 +39,7 @@ def load_pipeline(pipeline: str) -> Any:
     """Load a pipeline, which takes seconds; raises UsageError if it cannot be loaded."""
     try:
         return importlib.import_module(pipeline).load()
-    except Exception as error:  # whatever the package does, such as for another version of spaCy
+    except Exception as error:  # anything the package raises, such as for another version of spaCy
         raise UsageError(
             f"the pipeline {pipeline} cannot be loaded: {type(error).__name__}: {error}",
             hint=f"install it again: python -m spacy download {pipeline}",

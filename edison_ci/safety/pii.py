@@ -314,10 +314,10 @@ def _digits(text: str) -> str:
     return "".join(letter for letter in text if letter.isdigit())
 
 
-# National identity numbers. One that only a check digit tells from any other number counts with its
-# name before it, or in the groups in which people write it: every eleventh number of nine digits
-# could be a Dutch one. The rules are those of the issuers; python-stdnum, which has more of them,
-# is a larger dependency than these lines, under a licence that some companies do not allow.
+# National identity numbers. One that differs from other numbers only by a check digit counts with
+# its name before it, or in the groups in which people write it: every eleventh number of nine
+# digits could be a Dutch one. The rules are those of the issuers; python-stdnum, which has more of
+# them, is a larger dependency than these lines, under a licence that some companies do not allow.
 
 
 def is_nino(text: str) -> bool:
@@ -419,7 +419,7 @@ _MONTH = "[ABCDEHLMPRST]"
 
 
 def _shaped(pattern: str, valid: Callable[[str], bool]) -> _NationalId:
-    """Return a number that its shape tells from others."""
+    """Return a number that is recognised by its shape."""
     return _NationalId(re.compile(rf"{_START}(?P<id>{pattern}){_END}"), valid)
 
 

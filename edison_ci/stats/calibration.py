@@ -209,7 +209,7 @@ def corrected_rate(
         why = f"refused: fewer than {_FEWEST_OF_A_KIND} labels of a kind"
         return CorrectedRate(None, n, why, None, level, p, q1, q0)
     if not reaches(q0 + q1 - 1, _LEAST_YOUDEN):
-        why = "refused: the judge hardly tells passes from fails"
+        why = "refused: the judge hardly distinguishes passes from fails"
         return CorrectedRate(None, n, why, None, level, p, q1, q0)
     value = min(1.0, max(0.0, (p + q0 - 1) / (q0 + q1 - 1)))
     interval = _rate_interval(p, n, labels, level)

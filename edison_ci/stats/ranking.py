@@ -322,7 +322,7 @@ def _spread(
         whole = inverse @ (cases / (cases - 1) * scores.T @ scores) @ inverse
         covariance = lift @ whole[:size, :size] @ lift.T
     if pseudo.any() or np.diag(covariance).min() < _NO_SPREAD:
-        # Cases that all say the same have no spread of their own: the model's is added, since
+        # Cases that all say the same have no spread: the model's is added, since
         # no error bar has zero width.
         covariance = covariance + lift @ inverse[:size, :size] @ lift.T
         draws = None

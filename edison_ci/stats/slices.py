@@ -209,7 +209,7 @@ def against_rest(part: Moments, rest: Moments) -> AgainstRest | None:
     """Test that a part is like the rest; None with fewer than ten units on either side.
 
     Student's t with pooled variance, the approximation of a permutation of who belongs to the part
-    (Pitman 1937). Welch's is not used: a part that is all right has no variance of its own, and
+    (Pitman 1937). Welch's is not used: a part that is all right has no variance, and
     ten cases at 100 beside fifty at 90 would pass for a finding at p = .02, where a permutation
     has .58. Declared clusters come in as one unit each.
     """

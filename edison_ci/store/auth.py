@@ -1,4 +1,4 @@
-"""Passwords, tokens, sessions and failed attempts, in a file of their own.
+"""Passwords, tokens, sessions and failed attempts, in a separate file.
 
 In `.edison/auth.db`, apart from the results, which are shared: readable by its owner only, ignored
 by Git, in no backup, bundle or export. Its content is no use for a sign-in: passwords are hashed

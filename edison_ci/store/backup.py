@@ -1,10 +1,11 @@
 """Backups of the results file: made, restored, and the old ones removed.
 
-A copy is one whole file (`VACUUM INTO`) of what was committed when it was begun; runs go on
+A copy is one whole file (`VACUUM INTO`) of what was committed when it was begun; runs continue
 meanwhile. It appears under its name only when it is complete and on the disk.
 
 A backup is restored into the file that is there, page by page in one transaction, so that pages
-that are being served go on with the restored results, and a process that is killed changes nothing.
+that are being served continue with the restored results, and a process that is killed changes
+nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class BackupContent:
-    """What a results file has, to tell it from another one."""
+    """What a results file has, to distinguish it from another one."""
 
     runs: int
     newest_run_at: str | None

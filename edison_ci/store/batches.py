@@ -1,7 +1,7 @@
 """Batches in the store: requests that were submitted together, and wait for their answers.
 
 A batch is written, with the booking of each of its requests, before it is submitted. Its attempts
-stay reserved until their results are collected, whatever happens to the process.
+stay reserved until their results are collected, even if the process dies.
 """
 
 from __future__ import annotations

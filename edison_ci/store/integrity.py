@@ -50,7 +50,7 @@ class CheckResult:
 
 
 def check_database(connection: sqlite3.Connection) -> list[CheckResult]:
-    """Run all checks; a table that cannot be read is a problem of its own."""
+    """Run all checks; a table that cannot be read is a separate problem."""
     return [
         _check("file", "pages and indexes", lambda: _file(connection)),
         _check("references", "rows that name others", lambda: _references(connection)),

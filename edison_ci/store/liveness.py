@@ -1,10 +1,10 @@
 """Liveness of processes, requests between them, and exclusive access to the results file.
 
-A process that spends money holds an operating-system lock on a file of its own. The lock ends with
+A process that spends money holds an operating-system lock on its own file. The lock ends with
 the process, however it dies: a process that can take it knows that its owner is gone. So there are
 no clocks and no heartbeats, and a reused process number does no harm.
 
-Housekeeping that removes data is refused while a run is alive. It holds a lock of its own against
+Housekeeping that removes data is refused while a run is alive. It holds another lock against
 other housekeeping, and checks for living runs once more inside its transaction: a run that starts
 then cannot write before that transaction has ended.
 """

@@ -413,7 +413,7 @@ def accept(
 
 
 def copy_audit(results: Path, source: sqlite3.Connection) -> None:
-    """Let new results go on with the audit of another file."""
+    """Let new results continue the audit of another file."""
     with open_for_change(results) as target:
         _Transfer(_tables(target), _tables(source), "", "").carry("audit", {}, "order by x.seq")
 
@@ -445,7 +445,7 @@ class SplitRun:
 
 @contextmanager
 def split_run(results: Path, run_id: str) -> Iterator[SplitRun]:
-    """Copy a run into a file of its own, which is removed at the end."""
+    """Copy a run into a separate file, which is removed at the end."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "split.db")
         extract(results, [run_id], copy)

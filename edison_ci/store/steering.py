@@ -163,7 +163,7 @@ def withdraw_requests(run_id: str, now: str, said: str) -> Callable[[sqlite3.Con
 
 
 def steered_budget(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """Return the budget that a run was last given while it went on, in micro-dollars."""
+    """Return the budget that a run was last given while it was running, in micro-dollars."""
     row = connection.execute(
         "select json_extract(what, '$.microusd') from steering where run_id = ? and done = 1 "
         "and json_extract(what, '$.action') = ? order by id desc limit 1",

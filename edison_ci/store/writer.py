@@ -43,7 +43,7 @@ once; to remove a long log at the end takes longer than to copy pages meanwhile.
 CACHE_KIB = (500, 8_000)
 """Calls lie by their hashes all over the file; pages that stay in memory are not read again."""
 _LOG_SHARE, _CACHE_SHARE = 8, 4
-"""A large file has a longer log and a larger cache: a page for so many KiB, and a KiB."""
+"""A large file has a longer log and a larger cache: a page for each 8 KiB, and a KiB for each 4."""
 
 logger = logging.getLogger(__name__)
 

@@ -117,7 +117,7 @@ def exporting(
 ) -> Iterator[None]:
     """Export what happens in the block, if the environment names a collector.
 
-    With `private`, texts are not sent whatever the environment says; others as `redact` leaves
+    With `private`, texts are never sent, regardless of the environment; others as `redact` leaves
     them.
     """
     if is_recording() or offline or not is_configured():

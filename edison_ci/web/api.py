@@ -58,7 +58,7 @@ _limit = RateLimit(PER_MINUTE, time.monotonic)
 
 
 class ApiError(EdisonError):
-    """A request that is refused with a status of its own."""
+    """A request that is refused with its own status."""
 
     exit_code = ExitCode.INVALID
 
@@ -85,7 +85,7 @@ class ApiRequest(NamedTuple):
 
     @property
     def offline(self) -> bool:
-        """Whether the server makes no requests of its own."""
+        """Whether the server makes no outgoing requests."""
         return self.settings.actions is not None and self.settings.actions.offline
 
     def home(self) -> Site:

@@ -1,6 +1,6 @@
 """Downloads of a run or of the history of an experiment: HTML, CSV and JSON lines.
 
-A download is made in a thread of its own with its own connection, and sent in pieces: a run may
+A download is made in a separate thread with its own connection, and sent in pieces: a run may
 have more cells than fit in memory.
 """
 

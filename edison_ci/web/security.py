@@ -249,14 +249,14 @@ async def _visitor_refusal(
 
 
 def _is_open(settings: ServerSettings, path: str) -> bool:
-    """Whether a path needs no sign-in; one in a project of a site would tell of the project."""
+    """Whether a path needs no sign-in; one in a project of a site would reveal the project."""
     return settings.is_home and _OPEN.fullmatch(path) is not None
 
 
 def _counted(
     send: Any, settings: ServerSettings, scope: Mapping[str, Any]
 ) -> Callable[[dict[str, Any]], Awaitable[None]]:
-    """Count a request when its response begins; streams go on for minutes."""
+    """Count a request when its response begins; streams last for minutes."""
     begun = time.perf_counter()
 
     async def sent(message: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def compile_templates(datasette: Any) -> None:
 
 
 _COMPILED = CompiledTemplates()
-"""Each project of a site has a server of its own."""
+"""Each project of a site has its own server."""
 
 
 def _environment(datasette: Any) -> Any:

@@ -161,7 +161,7 @@ def test_a_project_beside_or_below_is_left_alone(
     done = edison(ran, "admin", "forget", "--person", PERSON, "--yes")
     assert done.code == 0, done.err
     told = " ".join(done.err.split())
-    assert "a project of its own, in which nothing was looked for: teams/other" in told
+    assert "another project, which was not searched: teams/other" in told
     for name in ("theirs.db", "theirs.jsonl"):
         assert f"is a link, or cannot be read, so it was not changed: {name}; delete it" in told
     assert {path.name: path.read_bytes() for path in beside.iterdir()} == before

@@ -247,7 +247,7 @@ def test_a_judge_that_judges_its_own_answers_is_named(edison: Edison, rivals: Fo
     (match,) = run["head_to_head"]
     assert match["self_preference"]["win_rate"] == 1
     assert match["self_preference"]["n"] == CASES
-    assert any("pair compares answers of its own" in said for said in match["warnings"])
+    assert any("pair compares its own answers" in said for said in match["warnings"])
 
 
 def test_a_preference_for_long_answers_is_measured(edison: Edison, rivals: Folder) -> None:

@@ -318,10 +318,10 @@ def full(request: Handler) -> bool:
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        (slow, "the shared cache is not used any more: no reply within 0.3 s"),
-        (dead, "the shared cache is not used any more: the connection to "),
+        (slow, "the shared cache is no longer used: no reply within 0.3 s"),
+        (dead, "the shared cache is no longer used: the connection to "),
         (elsewhere, "redirects are not followed"),
-        (page, "the shared cache is not used any more: it returns something else than answers"),
+        (page, "the shared cache is no longer used: it returns something else than answers"),
         (huge, "the reply is larger than 4 MB"),
         (full, "the shared cache is not written any more: "),
     ],

@@ -182,7 +182,7 @@ def test_a_paused_model_gets_no_calls_while_another_goes_on(
 
     again = steer(project, "--pause", "small")
     assert (again.returncode, again.stdout) == (2, "refused: small is paused already\n")
-    assert steer(project, "--resume", "small").stdout == "done: small goes on\n"
+    assert steer(project, "--resume", "small").stdout == "done: small is resumed\n"
     assert running.wait(PATIENCE_S) == 0
     assert calls(server, "small") == CASES
     assert rows(project, "select count(*) from attempt where state <> 'settled'") in (

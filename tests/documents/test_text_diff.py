@@ -140,7 +140,7 @@ BAD = {
     ),
     "out of order": (
         HEAD + "@@ -7,1 +7,2 @@\n # user\n+A.\n@@ -4,1 +5,2 @@\n # system\n+B.\n",
-        "hunks stand in order",
+        "hunks are in order",
     ),
     "5 MB": (GOOD + "+" * 5_000_000 + "\n", f"at most {MAX_DIFF:,}"),
     "a hundred hunks": (

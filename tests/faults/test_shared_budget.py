@@ -153,7 +153,7 @@ def test_without_its_site_a_machine_spends_nothing_unless_its_project_says_so(
     assert "Continue when it can be reached with: edison resume" in stopped.err
     assert strict.count("attempt") == 0
     assert going.code == 0, going.all
-    assert "calls go on without it" in going.err
+    assert "calls continue without it" in going.err
     assert stage.server.ledger_total() == lax.booked() > 0
 
     lender.start()

@@ -343,7 +343,7 @@ def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: 
     run = stage.start("run", "--on", cluster.address, env=cluster.variables)
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 2)
     kill_scheduler(cluster)
-    worker.until_it_says("the scheduler is gone; runs that are served go on")
+    worker.until_it_says("the scheduler is gone; runs that are served continue")
     run.until_it_says("the scheduler does not answer (")
     again = cluster.schedule()
     worker.until_it_says("the scheduler is back")
@@ -436,7 +436,7 @@ def test_a_worker_that_is_not_taken_again_ends(make_stage: MakeStage, cluster: C
     kill_scheduler(cluster)
     with refusing(cluster.team, greet_and_close, int(cluster.address.rpartition(":")[2])):
         assert worker.ended() == 3, worker.said
-    assert "the scheduler is gone; runs that are served go on" in worker.said
+    assert "the scheduler is gone; runs that are served continue" in worker.said
 
 
 def test_a_second_signal_aborts(make_stage: MakeStage, cluster: Cluster) -> None:

@@ -143,7 +143,7 @@ def test_whoever_has_graded_everything_sees_how_far_they_agree(desk: ReviewSite)
 def test_approving_makes_one_branch_however_often_it_is_sent(desk: ReviewSite) -> None:
     one = desk.suggest("Be warm, and use the name once.\n")
     page = Read(desk.get(f"/suggestion/{one.id}").text).text
-    assert f"Puts the change of {PATH} on a branch of its own" in page
+    assert f"Puts the change of {PATH} on a separate branch" in page
     form = desk.form(f"/suggestion/{one.id}", f"/suggestion/{one.id}/approve")
     before = desk.folder.git("rev-parse", "HEAD").strip()
     with ThreadPoolExecutor(2) as pool:

@@ -402,7 +402,7 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
     text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
     assert json.loads(evidence)["sentence"] in text
     assert "waiting loop" in text
-    assert "Puts the change of prompts/support-reply.md on a branch of its own" in text
+    assert "Puts the change of prompts/support-reply.md on a separate branch" in text
     listed = Read(server.get("/-/edison/suggestions").text).text
     assert found in listed
     assert "1 open" in Read(server.get("/-/edison").text).text

@@ -567,7 +567,7 @@ def test_what_is_not_known_is_said_to_be_so_and_never_sent_again(
         assert site.start("two").status_code == 202, "with another key, on purpose"
         assert len(github.sent("POST", "/dispatches")) == 2
         log = httpx.get(f"{site.address}/-/edison/audit").text
-        assert "ed@example.org was not told by GitHub whether it runs hello: " in log
+        assert "ed@example.org could not learn from GitHub whether it runs hello: " in log
 
 
 def test_an_offline_server_asks_nobody(
@@ -664,8 +664,8 @@ async def test_an_editor_starts_steers_and_cancels_a_run_on_the_pages(
             poll("6 calls at once", lambda: models.in_flight == 6)
             await page.get_by_role("button", name="Pause small").click()
             await expect(page.get_by_role("status")).to_contain_text("small is paused")
-            await page.get_by_role("button", name="Go on small").click()
-            await expect(page.get_by_role("status")).to_contain_text("small goes on")
+            await page.get_by_role("button", name="Resume small").click()
+            await expect(page.get_by_role("status")).to_contain_text("small is resumed")
             if scripts:
                 await _check(page)
             await expect(page.get_by_text(f"0 of {CASES} cells are done, for $")).to_be_visible()

@@ -1,8 +1,8 @@
 """Slots of generated cases: what each case is like, decided before a model is asked.
 
 The shares of difficulties, types, topics, languages, lengths and edge cases are those of the order,
-whatever a model would prefer. The same order and seed make the same slots, so that an interrupted
-command finds the replies it has already paid for.
+not those that a model would prefer. The same order and seed make the same slots, so that an
+interrupted command finds the replies it has already paid for.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class ObjectiveRequest(DraftOptions):
 @click.pass_obj
 @takes(ObjectiveRequest)
 def objective(state: CliState, request: ObjectiveRequest) -> None:
-    """Draft the objective of an experiment, each with a focus of its own.
+    """Draft the objective of an experiment, each with its own focus.
 
     The notes have 10 to 500 characters. The accepted objective is written to the experiment; its
     comments stay.
@@ -189,7 +189,7 @@ def prompts(state: CliState, request: PromptsRequest) -> None:
     """Draft prompts in three styles from the objective and the rubric of an experiment.
 
     The styles are structured, conversational and minimal, each with what speaks for it. An accepted
-    prompt becomes a file of its own; add it to the prompts of the experiment to compare it.
+    prompt becomes a separate file; add it to the prompts of the experiment to compare it.
 
     Examples:
       edison assist prompts

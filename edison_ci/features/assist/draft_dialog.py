@@ -236,7 +236,7 @@ class Questions:
 
 
 def _question(proposals: int, *, kept: bool) -> str:
-    rest = "r drafts anew" if kept else "r redoes"
+    rest = "r drafts again" if kept else "r redoes"
     rest += ", o writes your own, b goes back"
     if proposals == 0:
         return f"r tries again, {rest.partition(', ')[2]}"

@@ -237,7 +237,7 @@ def _read_prompts(inputs: tuple[str, ...], items: Sequence[Json]) -> Proposals:
 
 def _check_prompt(draft: Proposal, inputs: tuple[str, ...]) -> None:
     if _SECTION.search(draft.text):
-        raise DoesNotFit(f"the {draft.name} prompt has a heading of its own")
+        raise DoesNotFit(f"the {draft.name} prompt has its own heading")
     text = prompt_file("draft", draft.text)
     prompt, problems = config_prompt.read_prompt(text.encode(), "draft.md")
     errors = [problem.message for problem in problems if problem.severity is Severity.ERROR]

@@ -353,7 +353,7 @@ def text_of(item: Json, key: str, lengths: tuple[int, int]) -> str:
         raise DoesNotFit(f"{key} has {len(text):,} characters; {fewest:,} to {most:,} fit")
     # What a model writes is read by a person before it counts, and that has to be all of it.
     if unseen := guardrails.unseen_in(text, but=f"\n{guardrails.NEEDED}{_SPACES}"):
-        raise DoesNotFit(f"{key} has {unseen}, which nobody can see")
+        raise DoesNotFit(f"{key} has {unseen}, which cannot be seen")
     if secret := next(secrets.secrets_in(text), None):
         raise DoesNotFit(f"{key}: {secret.message}")
     return text

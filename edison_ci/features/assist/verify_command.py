@@ -64,8 +64,8 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
     """Agree with expected answers that models wrote.
 
     Without --by you see each case with its expected answer, and say whether it is right. With --by
-    a second model answers on its own, and then says whether it agrees; no model agrees with cases
-    of its own. A case that is agreed with has `verified_by` in its metadata.
+    a second model answers on its own, and then says whether it agrees; no model agrees with its
+    own cases. A case that is agreed with has `verified_by` in its metadata.
 
     Examples:
       edison dataset verify

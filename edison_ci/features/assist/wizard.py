@@ -130,7 +130,7 @@ class Wizard:
         step = min(earlier.step, len(self.steps) - 1)
         title = self.steps[step].title
         self.terminal.note(f"Your answers are kept, up to step {step + 1}: {title}.")
-        if self.questions.ask_one_of("Enter continues, n starts anew", ("", "n")):
+        if self.questions.ask_one_of("Enter continues, n starts over", ("", "n")):
             self.saved.remove()
             self._keep()
         else:

@@ -91,7 +91,7 @@ class CaseSource:
         """Ask where the cases come from."""
         fewest, most = case_slots.COUNTS
         question = (
-            f"Enter generates {self.draft.count} cases ({fewest} to {most}: so many), "
+            f"Enter generates {self.draft.count} cases ({fewest} to {most}: another number), "
             "t types a few, or name a file to import"
         )
         while True:

@@ -1,6 +1,6 @@
 """Sessions of writing cases: the dataset that they are added to, its cases, and who writes.
 
-Golden cases are what people wrote: generated ones go into a file of their own kind, which the
+Golden cases are what people wrote: generated ones go into another kind of file, which the
 experiment is made to use. The file is read again before it is written, so that rows that came in
 meanwhile stay and are not repeated.
 """

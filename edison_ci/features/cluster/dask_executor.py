@@ -1,7 +1,7 @@
 """The coordinator's side of a cluster: workers found through a Dask scheduler, and calls to them.
 
 The scheduler only says which workers there are. The coordinator has one connection to each, over
-which it leases calls: whatever is booked in the ledger and has its slot of the rate limits. A
+which it leases calls: those that are booked in the ledger and have their slot of the rate limits. A
 worker that is gone may have made its calls: they fail as calls of unknown fate, which stay booked
 at their worst and are asked again elsewhere. Checks cost nothing: they are just run again, at
 another worker or by the coordinator. A worker that breaks the protocol is dropped.
@@ -129,7 +129,7 @@ class _WorkerLink:
         self._wake.set()
 
     def give_up(self, lease: int) -> None:
-        """Tell the worker that a call is not waited for any more."""
+        """Notify the worker that the result of a call is no longer needed."""
         if (call := self.calls.pop(lease, None)) is not None:
             self._late[lease] = call.request
             self._given_up.append(lease)
@@ -144,7 +144,7 @@ class _WorkerLink:
         self._wake.set()
 
     def give_up_check(self, lease: int) -> None:
-        """Tell the worker that a check is not waited for any more."""
+        """Notify the worker that the result of a check is no longer needed."""
         if self.checks.pop(lease, None) is not None:
             self._late_checks.add(lease)
             self._given_up.append(lease)
@@ -371,7 +371,7 @@ class DaskExecutor:
         unready = (link for link in self._links.values() if place in link.unready)
         reasons += [f"{link.name}: {link.unready[place]}" for link in unready]
         why = f": {'; '.join(reasons[:_LISTED])}" if reasons else ""
-        others = "mend that, or start others" if reasons else "start workers"
+        others = "fix that, or start others" if reasons else "start workers"
         return UsageError(
             f"no worker at {self._scheduler} can call {model.name}{why}",
             hint=f"{others}: edison worker --connect {self._scheduler}",
@@ -452,7 +452,7 @@ class DaskExecutor:
             return  # it is gone, or about to come; the scheduler will say
         self._links[address] = link
         link.tasks = [*map(asyncio.create_task, (self._receive(link), link.send()))]
-        if self._looking is not None:  # the first ones are told together
+        if self._looking is not None:  # the first ones are reported together
             self._tell(f"worker {link.name} takes calls; {counted(len(self._links), 'worker')}")
         if abs(link.ahead_s) > MOST_CLOCK_S:
             wrong = "ahead" if link.ahead_s > 0 else "behind"

@@ -4,7 +4,7 @@ For `--on local:N` this module is run as a process. It imports everything and fo
 that four workers start as fast as one, with the keys of the project. They run the code checks of
 the project as the run would do it, which decides whether it may be run: no other process can reach
 them. All of them end when the process that started them does, however that ends: each waits for the
-end of a pipe. They use TLS with certificates of their own, because every user of a machine can
+end of a pipe. They use TLS with their own certificates, because every user of a machine can
 reach its loopback addresses.
 """
 
@@ -120,7 +120,7 @@ def local_cluster(
     with tempfile.TemporaryDirectory(prefix="edison-cluster-") as folder:
         issue_certificates(Path(folder), (), days=30)
         command = [sys.executable, "-P", "-m", module, folder, str(count), *options]
-        # A group of its own: Ctrl-C asks the run to stop, which then waits for its answers.
+        # A separate group: Ctrl-C asks the run to stop, which then waits for its answers.
         crew = subprocess.Popen(
             command,
             cwd=cwd,

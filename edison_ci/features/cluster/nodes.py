@@ -104,7 +104,7 @@ def carry_plain_data() -> None:
             limited = limit(original)
             limited.limited = True
             setattr(tcp, name, limited)
-    # Dask gives some loggers a handler of their own when it is imported.
+    # Dask gives some loggers their own handler when it is imported.
     for name in ("asyncio", "distributed", "distributed.client", "tornado", "tornado.application"):
         theirs = logging.getLogger(name)
         theirs.handlers[:] = [_Said()]
@@ -197,17 +197,17 @@ class _Said(logging.Handler):
 
 
 class _Members(SchedulerPlugin):
-    """Tells which workers come and go."""
+    """Reports which workers come and go."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        """Tell of a new worker."""
+        """Report a new worker."""
         self._tell(f"worker {worker} has come; {counted(len(scheduler.workers), 'worker')}")
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
-        """Tell of a worker that has left, or does not answer any more."""
+        """Report a worker that has left, or no longer answers."""
         self._tell(f"worker {worker} has gone; {counted(len(scheduler.workers), 'worker')}")
 
 

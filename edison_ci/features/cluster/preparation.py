@@ -41,7 +41,7 @@ MOST_CLOCK_S = 60.0
 """Clocks that differ by more are refused: vendors refuse signed calls of such a machine, its
 certificates are judged by the wrong date, and its logs cannot be compared with those of others."""
 _OWN_ONLY = frozenset({"http", "local"})
-"""Providers that send what they are told to, or read files: called as the own checkout has them."""
+"""Providers that send arbitrary requests, or read files: called as the own checkout has them."""
 
 
 class CallableModel(NamedTuple):

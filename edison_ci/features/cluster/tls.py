@@ -61,7 +61,7 @@ class ClusterAddress(NamedTuple):
 
     @property
     def written_host(self) -> str:
-        """The host as it stands in an address: one of IPv6 has brackets."""
+        """The host as it is written in an address: one of IPv6 has brackets."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def refuse_plain(address: ClusterAddress) -> None:
     """Raise UsageError if other machines could reach an address without TLS."""
     if not address.tls and not address.local:
         raise UsageError(
-            f"{address} is not encrypted, and whoever reaches a scheduler can use it",
+            f"{address} is not encrypted, and anyone who reaches a scheduler can use it",
             hint=f"use {address._replace(tls=True)}, with certificates of edison worker keys; "
             "tcp:// is for this machine only",
         )
@@ -156,7 +156,7 @@ def _open_authority(folder: Path) -> _Authority | None:
     if not all(present):
         raise UsageError(
             f"{folder} has certificates, but not the key of their authority ({_CA_KEY})",
-            hint="issue more on the machine that made them, or start anew with --tls DIR",
+            hint="issue more on the machine that made them, or make new ones with --tls DIR",
         )
     certificate = _read_certificate(folder / _CA)
     _check_dates(certificate, folder / _CA)

@@ -53,7 +53,7 @@ class WireError(Exception):
 
 
 class Hello(NamedTuple):
-    """What a coordinator tells a worker when it connects."""
+    """What a coordinator sends to a worker when it connects."""
 
     version: str
     run: str

@@ -185,7 +185,7 @@ class PlainWorker(Worker):
         with contextlib.suppress(ValueError):  # Dask lets others put modules there
             sys.path.remove(self.local_directory)
         self.handlers = {"identity": self.handlers["identity"], HANDLER: service.serve}
-        # A scheduler that ends says so to its workers, which go on with the runs that they serve.
+        # A scheduler that ends notifies its workers, which continue with the runs that they serve.
         self.stream_handlers = dict.fromkeys(self.stream_handlers, ignore)
         self.scheduler_left = asyncio.Event()
 
@@ -490,7 +490,7 @@ class WorkerLoop:
             await self._first(self._stop.wait(), worker.scheduler_left.wait())
             if self._stop.is_set():
                 break
-            self._tell("the scheduler is gone; runs that are served go on")
+            self._tell("the scheduler is gone; runs that are served continue")
             if await self._reach_scheduler(partial(self._register, worker), again=True):
                 self._tell("the scheduler is back")
         await self._drain()

@@ -53,7 +53,7 @@ def approvals(state: CliState) -> None:
     review approves the newest commit, each once, without the author of the pull request; at least
     one of them must have the role that CODEOWNERS asks for. Members and settings.approvals are
     those of the default branch, so that a pull request cannot change them for itself. So are the
-    files that need an approval: those in the folders of the project, and whatever else its
+    files that need an approval: those in the folders of the project, and all that their
     experiments use, such as prompts, checks and programs in other folders. Other files need none.
     The exit code is 1 until there are enough.
 

@@ -117,7 +117,7 @@ def show_summary(state: CliState, runs: tuple[str, ...]) -> None:
     cost-usd, cells and regressions to the file in GITHUB_OUTPUT; without these variables the
     summary goes to stdout. Without RUN it covers the newest run and the newest runs of other
     experiments on the same commit and base. If the job ran nothing, the summary says so. The exit
-    code is 0 whatever the verdict is, because the step that ran the evaluation decides.
+    code is 0 for any verdict, because the step that ran the evaluation decides.
 
     Examples:
       edison github summary
@@ -149,7 +149,7 @@ def show_annotations(state: CliState, runs: tuple[str, ...]) -> None:
     workflow commands on stdout: the nine most important, and the number of others. They are placed
     on the lines of prompts, experiments and models that differ from the base. Without RUN it covers
     the newest run and the newest runs of other experiments on the same commit and base. The exit
-    code is 0 whatever the verdict is.
+    code is 0 for any verdict.
 
     Examples:
       edison github annotations

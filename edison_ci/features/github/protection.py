@@ -64,7 +64,7 @@ async def read_protection(api: Api, branch: str) -> BranchProtection:
 
 
 def _rule(value: Any) -> BranchProtection:
-    """Return what one rule of a ruleset requires; an unknown rule requires nothing of ours."""
+    """Return what one rule of a ruleset requires; an unknown rule requires none."""
     kind, options = _part(value, "type"), _part(value, "parameters")
     if kind == "pull_request":
         return BranchProtection(

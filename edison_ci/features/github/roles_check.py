@@ -1,7 +1,7 @@
 """Check of the roles: members against CODEOWNERS, the history and the protection of the branch.
 
 `members` decide what this tool allows; what reaches the default branch is decided by the host. The
-check tells where the two disagree. It never changes the settings of a host.
+check reports where the two disagree. It never changes the settings of a host.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _owners(members: Sequence[Member]) -> Iterator[RoleFinding]:
     elif sum(member.role == "owner" for member in members) == 1:
         yield RoleFinding(
             "one-owner",
-            "there is one owner only: nobody else can approve their changes, or follow them",
+            "there is one owner only: no one else can approve their changes, or take over",
             "give a second person role: owner: edison roles set NAME owner",
             problem=False,
         )
@@ -265,7 +265,7 @@ def _history(repository: Repository | None, members: Sequence[Member]) -> Iterat
             yield RoleFinding(
                 "shared-email",
                 f"commits by {_listed([*names.values()])} have the same address {email}",
-                "if these are several people, each needs an address of their own: they are one "
+                "if these are several people, each needs a separate address: they are one "
                 "member now",
                 problem=False,
             )

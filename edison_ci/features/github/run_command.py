@@ -191,7 +191,7 @@ def run_job(state: CliState, request: JobRequest) -> None:
 
     Batches that an earlier job submitted with --batch are collected, if the job starts from its
     results. While answers are on their way in a batch, the verdict is inconclusive and the exit
-    code 5, whatever --fail-on says: the job that collects them decides.
+    code 5, regardless of --fail-on: the job that collects them decides.
 
     Every option has an environment variable, such as EDISON_GITHUB_RUN_FAIL_ON; the experiments are
     in EDISON_GITHUB_RUN_EXPERIMENTS, separated by blanks or line breaks.
@@ -395,7 +395,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _reporting_errors(self) -> Iterator[None]:
-        """Print an error of writing and go on: a missing file never hides a verdict."""
+        """Print an error of writing and continue: a missing file never hides a verdict."""
         try:
             yield
         except UsageError as error:

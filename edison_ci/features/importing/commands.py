@@ -1,6 +1,6 @@
 """edison import: configurations of other tools, with a report on every key, and bundles.
 
-Answers and traces have modules of their own.
+Answers and traces have their own modules.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ _LINES = {
     "lines": (r"\A(?:[^\n]*\n){%d}", 1),
     "filled lines": (r"\S[^\n]*(?:\n\s*\S[^\n]*){%d}", 0),
 }
-"""Patterns of at least so many lines and one more, and the lines of an empty answer."""
+"""Patterns of at least N lines and one more, and the lines of an empty answer."""
 
 
 def _lines(pattern: tuple[str, int], low: int | None, high: int | None) -> Condition:

@@ -423,7 +423,7 @@ _NO_ASSERTION = ("(no assertion)",)
 
 def _signature(draft: CaseDraft) -> tuple[str, ...]:
     if not draft.components and not draft.dropped:
-        # It passes, as in promptfoo, where no check can be skipped: in an experiment of its own.
+        # It passes, as in promptfoo, where no check can be skipped: in a separate experiment.
         return _NO_ASSERTION
     return tuple(component.key for component in draft.components if not _is_by_case(component))
 

@@ -225,7 +225,7 @@ def _note_others(
 
 
 def _promptfoo(rows: Sequence[SourceRow]) -> Export:
-    """Return each test once, whatever number of providers, prompts and repeats it had."""
+    """Return each test once, for any number of providers, prompts and repeats."""
     cases: dict[str, _Case] = {}
     rest = Counter[str]()
     for row in rows:

@@ -93,7 +93,7 @@ class Fidelity:
     """Maps that contain the target of a reference."""
     _targets: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     _visited: set[tuple[str, Path]] = field(default_factory=set)
-    """Maps and lists whose items have entries of their own."""
+    """Maps and lists whose items have their own entries."""
 
     def add_mapped(self, node: Node, target: str, note: str = "") -> None:
         """Record that a key means the same in its new place."""
@@ -158,7 +158,7 @@ class Fidelity:
         return place in self._covered or place in self._visited
 
     def mark_visited(self, *nodes: Node | None) -> None:
-        """Mark values whose items get entries of their own."""
+        """Mark values whose items get their own entries."""
         for node in nodes:
             if node is not None:
                 self._visited.add((node.document.file, node.path))

@@ -306,7 +306,7 @@ class _Meaning:
     """The meaning of a tree of JavaScript."""
 
     names: Mapping[str, Tree] = field(default_factory=dict)
-    """Parameters of functions, and what they stand for."""
+    """Parameters of functions, and what they denote."""
 
     def condition(self, tree: Tree, *, as_test: bool = False) -> Condition:
         """Return the condition of a tree; with `as_test` any value counts as true or false."""
@@ -452,7 +452,7 @@ class _Meaning:
         raise refuse()
 
     def value(self, tree: Tree) -> Any:
-        """Return what a tree stands for: the answer, a part or length of it, or a constant."""
+        """Return what a tree denotes: the answer, a part or length of it, or a constant."""
         kind = tree[0]
         if kind in ("string", "number", "boolean", "null"):
             return _constant(tree)

@@ -206,7 +206,7 @@ class _PythonMeaning:
         raise refuse()
 
     def value(self, tree: ast.expr) -> Any:
-        """Return what a tree stands for: the answer, a part or length of it, or a constant."""
+        """Return what a tree denotes: the answer, a part or length of it, or a constant."""
         tree = self._followed(tree)
         if isinstance(tree, ast.Constant):
             return Wanted(tree.value) if isinstance(tree.value, str) else _number(tree.value)

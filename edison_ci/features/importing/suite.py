@@ -351,7 +351,7 @@ class Suite:
         for child in node.children():
             name, value = child.name, child.value
             if name == "transformVars" and _ONLY_SESSION.fullmatch(str(value)):
-                note = "no conversation goes on: each case is one of its own"
+                note = "no conversation is continued: each case is a new one"
                 self._fidelity.add_approximated(child, "", note)
             elif name == "transformVars":
                 self._fidelity.add_unsupported(child, f"variables stay as they are: {CODE_NOTE}")

@@ -155,7 +155,7 @@ def _sniffed(stream: BinaryIO) -> str:
         except csv.Error:
             continue
         width = len(records[0]) if records else 0
-        # The last record may go on beyond the lines that were read.
+        # The last record may continue beyond the lines that were read.
         if width > most and all(len(record) == width for record in records[:-1] or records):
             best, most = name, width
     if most > 1:

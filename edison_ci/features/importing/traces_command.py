@@ -40,7 +40,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 
 @dataclass(frozen=True, slots=True)
 class TracesRequest:
-    """The file, and what becomes of its calls."""
+    """The file, and what is made of its calls."""
 
     file: Path
     dataset: str
@@ -151,7 +151,7 @@ def _write(site: Site, path: str, traced: api_traces.TracedCases, before: bytes)
 def _propose(
     state: CliState, site: Site, path: str, traced: api_traces.TracedCases
 ) -> dict[str, Any]:
-    """Put the new cases on a branch of their own, and open a pull request where that is possible.
+    """Put the new cases on a separate branch, and open a pull request where that is possible.
 
     The working tree stays as it is: the cases are added to the dataset of the default branch.
     """

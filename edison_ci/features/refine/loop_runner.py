@@ -281,7 +281,7 @@ class LoopRunner:
                 self._next(connection, {})
 
     def _ask_for_review(self, connection: sqlite3.Connection) -> None:
-        """Notify people that the loop waits for them; one that continues by itself asks nobody."""
+        """Notify people that the loop waits for them, unless it continues by itself."""
         if self.loop.mode != "review":
             return
         for row in self.in_play():

@@ -36,7 +36,7 @@ class Planned(NamedTuple):
 
     cases: int
     clusters: Mapping[int, int]
-    """Number of clusters by size, without cases in quarantine; a case may be one of its own."""
+    """Number of clusters by size, without cases in quarantine; a case may be its own cluster."""
 
 
 class TrialSampling:

@@ -158,7 +158,7 @@ class OffspringMaker:
         return result
 
     def learn(self, child: Offspring, reason: str) -> None:
-        """Remember that a child was no better than its parent, to tell the refiner."""
+        """Remember that a child was no better than its parent, to inform the refiner."""
         for parent in child.parents[:1] if child.how == "mutation" else ():
             diff = diff_of(child.prompt.path, parent.text, child.text)
             past = RejectedSuggestion(child.notes[-1], diff, "tried, and not shown to help", reason)

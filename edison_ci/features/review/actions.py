@@ -407,7 +407,7 @@ def _approve_option(review: ReviewContext, suggestion: Suggestion) -> Option:
         opens = "without a pull request: there is no GitHub token"
     return Option(
         True,
-        f"Puts the change of `{suggestion.path}` on a branch of its own, {opens}. It is applied "
+        f"Puts the change of `{suggestion.path}` on a separate branch, {opens}. It is applied "
         "when that is merged.",
     )
 

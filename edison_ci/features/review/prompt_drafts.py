@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DraftCounts(NamedTuple):
-    """What an editor tells about a text while it is written."""
+    """What an editor shows about a text while it is written."""
 
     variables: tuple[str, ...]
     characters: int

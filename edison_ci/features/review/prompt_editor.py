@@ -155,7 +155,7 @@ def editor_page(
 
 
 def _cost(draft: Draft, cases: tuple[str, ...], models: tuple[str, ...]) -> str:
-    """Return what a try of the choice costs, in words; empty if it cannot be told."""
+    """Return what a try of the choice costs, in words; empty if it is unknown."""
     if draft.problems:
         return ""
     try:

@@ -78,7 +78,7 @@ def demo(ctx: click.Context, template: str, real: bool, keep: bool) -> None:
         raise UsageError("edison demo does not support --json", hint=hint)
     if real and ctx.get_parameter_source("template") is not ParameterSource.DEFAULT:
         hint = "leave out --template, or --real"
-        raise UsageError("edison demo --real has a project of its own", hint=hint)
+        raise UsageError("edison demo --real makes its own project", hint=hint)
     if real and (faults := faults_of("local")):
         raise UsageError(
             f"edison demo --real needs a model on this machine: {', '.join(faults)}",
@@ -177,7 +177,7 @@ class _Tour:
         self._step(against, lambda: self._run(against=_BRANCH))
 
     def _run(self, **options: str) -> None:
-        """Run the experiment; the demo goes on if a gate fails."""
+        """Run the experiment; the demo continues if a gate fails."""
         try:
             self.ctx.invoke(cli_run.run, **options)
         except click.exceptions.Exit as ended:

@@ -121,7 +121,7 @@ class SiteClient:
     ) -> dict[str, Any]:
         """Return the reply of an operation; raises SiteUnreachable or SiteRefusal.
 
-        A reply that came is never SiteUnreachable, whatever it says.
+        A reply that came is never SiteUnreachable, even if it is an error.
         """
         import httpx
 

@@ -35,8 +35,8 @@ def push(state: CliState, url: str, runs: tuple[str, ...]) -> None:
     the variable EDISON_TOKEN.
 
     A run is sent in parts. If the connection breaks, or the command is stopped, the same command
-    goes on where it was; a run is never there in part, and never twice. Where EDISON_SIGNING_KEY is
-    set, runs are signed: a site serves them as base only if its trust.yaml lists the key.
+    continues where it was; a run is never there in part, and never twice. Where EDISON_SIGNING_KEY
+    is set, runs are signed: a site serves them as base only if its trust.yaml lists the key.
 
     Examples:
       edison push https://edison.example.com
@@ -89,7 +89,7 @@ def _tell(terminal: Terminal, sent: Sent, word: str) -> None:
 
 
 def _meter(terminal: Terminal) -> Callable[[Progress], None]:
-    """Return what tells the progress of large runs, each tenth once."""
+    """Return what reports the progress of large runs, each tenth once."""
     tenths: dict[str, int] = {}
 
     def show(progress: Progress) -> None:

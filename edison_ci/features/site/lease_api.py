@@ -73,7 +73,7 @@ def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
 
 
 def _team_of(asked: ApiRequest, project: str, claimed: str) -> str:
-    """Return the team of a project: for one of the site that of its file, else what was told."""
+    """Return the team of a project: that of its file at the site, else the one it claims."""
     projects, home = asked.settings.projects, asked.home()
     if asked.settings.home != asked.site.root and project != asked.site.file.slug:
         raise ApiError(400, "invalid", f"this is the address of {asked.site.file.slug}")

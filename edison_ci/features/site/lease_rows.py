@@ -2,8 +2,8 @@
 
 In `.edison/leases.db` of a site. An open lease counts with all that was granted, a returned one
 with what its machine has spent. A machine that is lost keeps its lease booked at worst, so the sum
-never passes a limit, whatever the number, the clocks and the fate of the machines. Months are
-those of the site's clock, in UTC, and a lease belongs to one month.
+never passes a limit, for any number, clocks and failures of the machines. Months are those
+of the site's clock, in UTC, and a lease belongs to one month.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class MoneyLease:
             # Then the site is asked again, and learns what was spent meanwhile.
             self._unlimited_until = time.monotonic() + store_leases.LEASE_S
             logger.warning(
-                "the shared budget cannot be reached; calls go on without it",
+                "the shared budget cannot be reached; calls continue without it",
                 extra={"site": host, "reason": why},
             )
             return ""

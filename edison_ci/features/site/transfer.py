@@ -1,6 +1,6 @@
 """`edison push` and `edison pull`: runs move between results files and a site, as signed bundles.
 
-Each run is a bundle of its own. It is sent in parts, from the byte that the site has; a pull goes
+Each run is a separate bundle. It is sent in parts, from the byte that the site has; a pull goes
 on at the byte that is here. A connection that breaks is tried again a few times; what was sent or
 received by then stays, also for the next time the command is started.
 """
@@ -96,7 +96,7 @@ class Remote:
         return f"{self.address}/projects/{self.site.file.slug}/{_API}"
 
     def describe(self) -> dict[str, Any] | None:
-        """Return what the site tells of this project; None if it does not have it."""
+        """Return what the site says of this project; None if it does not have it."""
         status, reply = self._ask("GET", self._project)
         if status == 404:
             return None
@@ -160,15 +160,15 @@ class Remote:
                         part_bytes = max(_SHORTEST_PART, part_bytes // 16)
                     if stalls.too_many:
                         raise DeliveryError(
-                            f"{self.host} broke off: {broken}", hint="push again: it goes on there"
+                            f"{self.host} broke off: {broken}", hint="push again to continue there"
                         ) from None
                     status, answer, wait_s = 409, {}, broken.wait_s
                 if status == 201:
                     on_bytes(total)
                     return answer
                 if status == 409 and not stalls.too_many:
-                    # Cut off, or another push of the same bundle is ahead: go on after what is
-                    # there.
+                    # Cut off, or another push of the same bundle is ahead: continue after what
+                    # is there.
                     if wait_s:
                         self.wait(wait_s)
                     received = self._received(url, total)
@@ -191,7 +191,7 @@ class Remote:
             except _Broken as broken:
                 if tried == _TRIES:
                     raise DeliveryError(
-                        f"{self.host} did not answer: {broken}", hint="pull again: it goes on"
+                        f"{self.host} did not answer: {broken}", hint="pull again to continue"
                     ) from None
                 self.wait(broken.wait_s or 2**tried / 4)
                 continue
@@ -242,8 +242,8 @@ class Remote:
         except _Broken as broken:
             raise DeliveryError(
                 f"{self.host} did not answer: {broken}",
-                hint="check the address and the network, and start the command again: it goes on "
-                "where it was",
+                hint="check the address and the network, and start the command again: it "
+                "continues where it was",
             ) from None
 
     def _once(self, method: str, url: str, **given: Any) -> tuple[int, dict[str, Any]]:
@@ -256,7 +256,7 @@ class Remote:
 
 @dataclass(slots=True)
 class _Stalls:
-    """How often an upload got no further, so that it ends whatever a site answers."""
+    """How often an upload got no further, so that it ends for any answers of a site."""
 
     furthest: int
     waits: int = 0

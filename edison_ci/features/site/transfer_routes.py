@@ -51,7 +51,7 @@ def transfer_routes() -> list[tuple[str, Callable[..., Awaitable[Any]]]]:
 
 
 async def _described(datasette: Any, request: Any) -> Any:
-    """Tell what this project accepts."""
+    """Report what this project accepts."""
     try:
         site, actor = await authorize(datasette, request, Role.VIEWER, PULL)
     except EdisonError as error:
@@ -115,7 +115,7 @@ def _listed(site: Site, after: str) -> dict[str, Any]:
 
 
 async def _upload(datasette: Any, request: Any, receive: Any) -> Any:
-    """Tell how much of a bundle is here, or take more of it; the last part imports it."""
+    """Report how much of a bundle is here, or take more of it; the last part imports it."""
     name = request.url_vars["name"]
     settings = settings_of(datasette)
     limit = settings.access.push_limit if settings is not None and not settings.is_home else 0

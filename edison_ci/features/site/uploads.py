@@ -1,8 +1,8 @@
-"""Uploads of bundles to a site, in parts: each goes on at the byte that the site has.
+"""Uploads of bundles to a site, in parts: each continues at the byte that the site has.
 
 An upload is named by the SHA-256 of the bundle. Its bytes are kept beside the results until all of
 them are there; then the bundle is checked and imported whole, or refused whole. Until then, no page
-shows anything of it. Whoever is cut off asks how many bytes there are and sends the rest.
+shows anything of it. A sender that is cut off asks how many bytes there are and sends the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _importing: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
 
 class UploadRefused(EdisonError):
-    """Bytes that are not accepted, with what the sender needs to go on."""
+    """Bytes that are not accepted, with what the sender needs to continue."""
 
     exit_code = ExitCode.INVALID
 
@@ -95,7 +95,7 @@ class Uploads:
                     view = view[os.write(descriptor, view) :]
                 os.fsync(descriptor)
             except OSError as error:
-                # What was written counts: the sender goes on there once there is room.
+                # What was written counts: the sender continues there once there is room.
                 raise _no_room(error) from None
         return size + len(data)
 
@@ -129,11 +129,11 @@ class Uploads:
 
     @property
     def _ending(self) -> str:
-        """The end of the names of a member's uploads, so that nobody's count for another one."""
+        """The end of the names of a member's uploads, so that each member's are counted apart."""
         return f".{hashlib.sha256(self.actor.name.encode()).hexdigest()[:12]}.part"
 
     def _make_room(self, path: Path) -> None:
-        """Make the folder, and remove uploads that nobody went on with for a day."""
+        """Make the folder, and remove uploads that did not continue for a day."""
         folder = path.parent
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".gitignore").write_text("*\n", encoding="ascii")

@@ -119,7 +119,7 @@ def upgrade_file(state: CliState) -> None:
 def backup(state: CliState, keep: int) -> None:
     """Copy the results file to .edison/backups.
 
-    The copy is one complete file; runs may go on meanwhile. `edison serve` and `edison schedule
+    The copy is one complete file; runs may continue meanwhile. `edison serve` and `edison schedule
     run` make one every day and keep settings.backups of them. Restore one with `edison admin db
     restore`.
 

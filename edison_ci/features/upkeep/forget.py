@@ -2,7 +2,7 @@
 
 The results go first, in one transaction with a row of the audit; then each copy is rewritten on its
 own. A process that is killed has finished some of them, and the same command finishes the rest.
-Files that people wrote are not changed: it is told where they have the text, in Git's history too.
+Files that people wrote are not changed: the lines with the text are listed, in Git's history too.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
         copies.append((path, copy))
         cells |= copy.cells
         answers |= copy.answers
-    # A cell that one file tells of is forgotten in all of them.
+    # A cell that one file names is forgotten in all of them.
     selection = replace(selection, cells=frozenset(cells), answers=frozenset(answers))
     return ForgetPlan(
         wish=wish,

@@ -67,7 +67,7 @@ def forget_texts(state: CliState, request: ForgetRequest) -> None:
     --person ignores case and finds texts, not names of columns: if one text about a cell has TEXT,
     all texts of this cell go. --case also finds quotes of the case elsewhere, by their first
     or last 40 characters. Shows what would be removed and asks for confirmation. If it is stopped
-    halfway, run it again: it goes on. No experiment may be running, and it needs the role owner.
+    halfway, run it again: it continues. No experiment may be running, and it needs the role owner.
 
     Your own files and the history of Git are not changed: the command lists lines and commits that
     still have the text.
@@ -135,7 +135,7 @@ def _words(forgotten: Forgotten) -> str:
 def _show_rest(terminal: Terminal, plan: forgetting_plan.ForgetPlan, site: sites.Site) -> None:
     """Say what is not removed, and what to do about it."""
     kept = "is a link, or cannot be read, so it was not changed"
-    other = "a project of its own, in which nothing was looked for"
+    other = "another project, which was not searched"
     notes = [f"{kept}: {path.name}; delete it by hand" for path in plan.unreadable]
     notes += [f"{other}: {path.relative_to(site.root)}" for path in plan.projects]
     for note in notes:

@@ -1,11 +1,12 @@
 """Forgetting: removal of the texts of a case or of a person; numbers and verdicts stay.
 
 Every column of text is listed here, once: it holds texts, which are emptied; or names, by which
-numbers are found and which stay, but are told; or nothing that people write. The answers of a cell
-and everything that was said about them go together: what is said of a person need not name them.
+numbers are found and which stay, but are reported; or nothing that people write. The answers of a
+cell and everything that was said about them go together: what is said of a person need not name
+them.
 
 SQLite leaves removed rows in the file until their place is used again, and in its log. So removed
-bytes are overwritten, and the file is written anew. Copies are rewritten aside and put in place
+bytes are overwritten, and the file is rewritten. Copies are rewritten aside and put in place
 whole: a process that is killed leaves the old copy or the new one.
 """
 
@@ -204,12 +205,12 @@ class Selection:
     """The texts to forget."""
 
     texts: tuple[str, ...] = ()
-    """A text that has one of these goes, in whatever column."""
+    """A text that has one of these goes, in any column."""
     cases: frozenset[CaseName] = frozenset()
     cells: frozenset[str] = frozenset()
-    """Cells that another file told of."""
+    """Cells that another file named."""
     answers: frozenset[tuple[str, int]] = frozenset()
-    """Answers that another file told of."""
+    """Answers that another file named."""
     names: bool = False
     """Whether to look for the texts in names too, which stay."""
 
@@ -392,7 +393,7 @@ def remove_texts(
 
 
 def overwrite_removed(path: Path) -> None:
-    """Write the results file anew, so that nothing that was removed is left in it or in its log."""
+    """Rewrite the results file, so that nothing that was removed is left in it or in its log."""
     try:
         with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
             connection.execute("pragma secure_delete = 1")

@@ -100,7 +100,7 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionRe
         _empty_reasons(connection, _old_cells(spared), values)
     connection.execute(f"delete from event where {_OLD_EVENTS}", values)
     connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
-    # What waits is still to be told; it is sent or given up within days.
+    # What waits is still to be sent; it is sent or given up within days.
     old = "created_at < :cutoff and state <> 'waiting'"
     connection.execute(f"delete from notification where {old}", values)
     return collected

@@ -160,7 +160,7 @@
     before = key;
   });
 
-  // A run that goes on is followed; when it ends, the page is shown anew.
+  // A running run is followed; when it ends, the page is reloaded.
   const make = (tag, values, ...inside) => {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(values)) node.setAttribute(name, value);
@@ -169,7 +169,7 @@
   };
   const list = (name, items) => {
     const target = document.querySelector(`[data-live-${name}]`);
-    // What has the focus stays, so that nobody is thrown out of a list.
+    // What has the focus stays, so that a reader keeps their place in a list.
     if (target && items && !target.contains(document.activeElement)) target.replaceChildren(...items);
   };
   const show = (view) => {

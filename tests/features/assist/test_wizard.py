@@ -27,7 +27,7 @@ KEEP = "Enter keeps, e edits"
 INPUTS = "What does the prompt get?"
 DATA = "Enter generates 50 cases"
 END = "Enter creates and runs it"
-RESUME = "Enter continues, n starts anew"
+RESUME = "Enter continues, n starts over"
 
 IDEA = "answer customers' mails, kind and short"
 NAME = "answer-customers-mails"

@@ -134,7 +134,7 @@ def test_what_approving_would_do_is_shown_to_those_who_may(repo: Folder, mini: F
     one = keep(repo, suggestion_for(repo))
     allowed, text = permissions(repo, HERE, one).approve
     assert allowed
-    assert text.startswith(f"Puts the change of `{PATH}` on a branch of its own")
+    assert text.startswith(f"Puts the change of `{PATH}` on a separate branch")
     viewer = Actor(HERE.identity, Role.VIEWER)
     refused = permissions(repo, viewer, one)
     options = (refused.approve, refused.reject, refused.edit, refused.comment)
