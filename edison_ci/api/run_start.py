@@ -102,7 +102,7 @@ class StartPlan:
     def _find_repository(self, project: Project, *, offline: bool) -> None:
         instead = "set what is missing for the server, or let GitHub run it (docs/serving.md)"
         if offline:
-            self.hint = f"{instead}: --offline forbids that"
+            self.hint = f"{instead}: it is disabled by --offline"
             return
         if feature.hook("start_workflow") is None:
             self.hint = f"{instead}: {feature.off_hint('github')}"

@@ -196,7 +196,7 @@ def fetch_models(state: CliState, names: tuple[str, ...]) -> None:
 
     Asks the service of each vendor or model of models.yaml; without a name, every vendor whose key
     is set. Prices are dollars per million tokens, input and output: those of the service where it
-    tells them, else those of the price table.
+    reports them, else those of the price table.
 
     Examples:
       edison models fetch

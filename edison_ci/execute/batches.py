@@ -208,7 +208,7 @@ class RunBatches:
             error.rewrite(budget.redact)
             notice = f"batch {batch.remote_id or batch.id} cannot be collected: {error.message}"
             if error.status == 404 and self.wanted is False:
-                await self._lose(batch, client, "the provider does not have the batch any more")
+                await self._lose(batch, client, "the provider no longer has the batch")
             elif error.status == 404:
                 notice += "; give it up with: edison resume --no-batch"
             tell(notice)

@@ -165,7 +165,7 @@ class _Crew:
     work: ClientWork
     tasks: Iterator[Task]
     workers: int = 0
-    """Those that are at work."""
+    """Those that are running."""
     failed: set[str] = field(default_factory=set)
     """Cells that are in error, and are not asked again yet."""
 

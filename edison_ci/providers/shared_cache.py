@@ -380,7 +380,7 @@ class SharedCache:
         self._unwritten += 1
         if self._failed_writes.add(why) and self._writes:
             self._writes = False
-            self._tell(f"the shared cache is not written any more: {why}")
+            self._tell(f"the shared cache is no longer written to: {why}")
 
     async def close(self) -> None:
         """Wait a moment for pending writes, report what went wrong, and close."""

@@ -28,7 +28,7 @@ class DutyState:
     """ISO-8601 UTC, like the other times."""
     started_at: str
     ended_at: str | None
-    """None while it is at work, and if its process died."""
+    """None while it is running, and if its process died."""
     outcome: Outcome | None
     detail: str
     failures: int
@@ -65,7 +65,7 @@ def stored_duties(results: Path) -> dict[str, DutyState]:
 def begin_duty(
     connection: sqlite3.Connection, name: str, *, every_s: int, at: str, retry_at: str
 ) -> None:
-    """Write that a duty is at work, and when to try again should its process die."""
+    """Write that a duty is running, and when to try again should its process die."""
     connection.execute(
         "insert into duty (name, every_s, due_at, started_at) values (:name, :every_s, :due, :at) "
         "on conflict (name) do update set every_s = :every_s, due_at = :due, started_at = :at, "

@@ -107,7 +107,7 @@ def housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             other = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
             raise BusyError(
-                f"edison admin {other or 'gc'} is at work on the results",
+                f"edison admin {other or 'gc'} is running on the results",
                 hint="try again when it is done",
             ) from None
         os.ftruncate(descriptor, 0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Completion, Request
 
 RUN_ID: ContextVar[str] = ContextVar("run_id", default="")
-"""The run at work, for logs that machines read; every task of a run inherits it."""
+"""The current run, for logs that machines read; every task of a run inherits it."""
 CELL_ID: ContextVar[str] = ContextVar("cell_id", default="")
 """The cell that the current task fills."""
 SIGNALS = ("", "TRACES_", "METRICS_", "LOGS_")

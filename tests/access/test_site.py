@@ -247,7 +247,7 @@ def test_a_run_of_another_process_is_seen(site: Site) -> None:
 def test_housekeeping_is_done_by_one_at_a_time(site: Site) -> None:
     with (
         exclusive_access(site.results, site.locks, "db upgrade"),
-        pytest.raises(BusyError, match="edison admin db upgrade is at work"),
+        pytest.raises(BusyError, match="edison admin db upgrade is running"),
     ):
         gc(site)
 

@@ -165,7 +165,7 @@ def test_the_server_of_python_serves_what_was_written(
         found = run(edison, team.checkout("third"))
         server.shutdown()
     assert (team.model.chats, found["verdict"]) == (ANSWERS, "pass"), "judges read the same"
-    assert "is not written any more" in found["told"]
+    assert "is no longer written to" in found["told"]
 
 
 def unsigned(data: bytes) -> bytes:
@@ -323,7 +323,7 @@ def full(request: Handler) -> bool:
         (elsewhere, "redirects are not followed"),
         (page, "the shared cache is no longer used: it returns something else than answers"),
         (huge, "the reply is larger than 4 MB"),
-        (full, "the shared cache is not written any more: "),
+        (full, "the shared cache is no longer written to: "),
     ],
 )
 def test_a_cache_that_does_not_work_is_left_alone(

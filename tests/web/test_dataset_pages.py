@@ -97,7 +97,7 @@ def test_cases_are_sorted_and_turned_page_by_page(bank: Server) -> None:
 
 def test_few_models_are_said_to_be_too_few(server: Server) -> None:
     text = text_of(page_of(server))
-    assert "Too few answers to tell They are of 1 prompt version with a model" in text
+    assert "Too few answers They cover 1 prompt version with a model" in text
 
 
 def test_the_writers_of_the_cases_are_compared(bank: Server) -> None:

@@ -576,7 +576,7 @@ def test_an_offline_server_asks_nobody(
     with keyless(project, models, github, "--offline") as site:
         assert site.send("vi", "GET", "/experiments/hello/plan").json()["dispatch"] is None
         error = site.start().json()["error"]
-        assert (error["code"], "--offline forbids that" in error["hint"]) == ("cannot_start", True)
+        assert (error["code"], "disabled by --offline" in error["hint"]) == ("cannot_start", True)
     assert github.requests == []
 
 

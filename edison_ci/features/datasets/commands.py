@@ -182,12 +182,12 @@ _RANKED = 5
 def _show_discrimination(terminal: Terminal, dataset: DatasetDiscrimination) -> None:
     """Print how many cases tell models apart, with the best and the worst of them."""
     if dataset.too_large:
-        terminal.note("too many answers to tell which cases tell models apart")
+        terminal.note("too many answers to compute which cases tell models apart")
         return
     if not dataset.enough:
         if dataset.subjects:
             terminal.note(
-                f"too few answers to tell which cases tell models apart: they are of "
+                f"too few answers to know which cases tell models apart: they cover "
                 f"{counted(dataset.subjects, 'prompt version')} with a model, and at least "
                 f"{discrimination.FEWEST_SUBJECTS} are needed"
             )

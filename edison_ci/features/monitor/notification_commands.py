@@ -65,7 +65,7 @@ def list_recipients(state: CliState) -> None:
         terminal.note("edison.yaml has no notifications; docs/watching.md shows how to add one")
         return
     for name, recipient, count in rows:
-        by = _way(recipient, environ) or "not in edison.yaml any more"
+        by = _way(recipient, environ) or "no longer in edison.yaml"
         terminal.result(StyledText(name, bold=True), f": {by}")
         _show_recipient(terminal, recipient, count)
 

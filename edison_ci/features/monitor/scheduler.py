@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 4
-"""Runs that are at work at the same time; others wait."""
+"""Runs that are active at the same time; others wait."""
 MOST_ATTEMPTS = 8
 """Processes that are started for one time; a week of days without budget, and a few crashes."""
 LOOK_S = 20.0
 """Longest time between two looks at the clock and the files."""
 _BUSY_S = 1.0
-"""The same while runs are at work."""
+"""The same while runs are active."""
 _TROUBLE_S = 30.0
 """The same while the results file cannot be written."""
 _DRAIN_LOOK_S = 0.2
@@ -171,7 +171,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether a run that it started is at work."""
+        """Whether a run that it started is active."""
         return bool(self._children)
 
     def look(self) -> float:
@@ -321,7 +321,7 @@ class Scheduler:
     def _by_run(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> RunLaunch | None:
         """Conclude a time by its run; return how the run is resumed, if it has to be."""
         if run.moving:
-            return None  # it was started by a scheduler that has died, and is at work
+            return None  # it was started by a scheduler that has died, and is running
         stopped = run.stopped_by or ""
         if run.status is RunStatus.COMPLETED:
             self.claims.end(connection, fire, FireState.DONE)

@@ -171,14 +171,14 @@ _SILENT = dt.timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStatus:
-    """Whether a scheduler is at work on this machine."""
+    """Whether a scheduler is running on this machine."""
 
     running: bool
     sentence: str
     seen_at: str | None = None
     """Its last heartbeat; None if there never was one."""
     missing: bool = False
-    """Whether none is at work, though one was and there are schedules."""
+    """Whether none is running, though one was and there are schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def _coming(schedule: Scheduled, now: dt.datetime) -> dt.datetime | None:
 
 
 def scheduler_status(site: Site, schedules: Sequence[Scheduled] | None = None) -> SchedulerStatus:
-    """Return whether a scheduler is at work; `schedules` may be passed where they were read."""
+    """Return whether a scheduler is running; `schedules` may be passed where they were read."""
     schedules = read_schedules(site).schedules if schedules is None else schedules
     watched = any(schedule.active for schedule in schedules)
     if not site.results.exists():

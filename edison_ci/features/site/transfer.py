@@ -1,8 +1,8 @@
 """`edison push` and `edison pull`: runs move between results files and a site, as signed bundles.
 
-Each run is a separate bundle. It is sent in parts, from the byte that the site has; a pull goes
-on at the byte that is here. A connection that breaks is tried again a few times; what was sent or
-received by then stays, also for the next time the command is started.
+Each run is a separate bundle. It is sent in parts, from the byte that the site has; a pull
+continues at the byte that is here. A connection that breaks is tried again a few times; what was
+sent or received by then stays, also for the next time the command is started.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_few_models_are_too_few_to_tell(edison: Edison, folder: Folder) -> None:
     found = measured(edison, folder, models=4)
     assert (found["enough"], found["subjects"], found["cases"]) == (False, 4, [])
     said = edison(folder, "dataset", "health").err
-    assert "too few answers to tell which cases tell models apart" in said
+    assert "too few answers to know which cases tell models apart" in said
     assert "4 prompt versions with a model, and at least 5 are needed" in said
 
 
