@@ -1,4 +1,4 @@
-"""Where a program of the repository runs, and what it gets.
+"""Programs of the repository: their sandbox, and what they get.
 
 A program runs in a folder with its own files, of the working tree or of a commit, and gets the
 variables that `.edison/trust.yaml` names for it, and no others. In a job for a proposal the trust

@@ -220,7 +220,7 @@ def recommendation_sentences(advice: RecommendationResult) -> list[str]:
 
 
 def _prices(advice: RecommendationResult) -> list[str]:
-    """Say at which prices the models are compared, and where that differs from what was paid."""
+    """Return sentences on the prices that models are compared at, and what was paid instead."""
     current = {name: row for name, row in advice.rows.items() if row.current}
     if not current:
         return []

@@ -1,4 +1,4 @@
-"""Who may send what where: .edison/trust.yaml, explained and edited with its comments kept."""
+""".edison/trust.yaml: permissions to send keys, explained and edited with its comments kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands that call models share: cost options, confirmation of a plan, and progress."""
+"""Shared parts of commands that call models: cost options, confirmation, and progress."""
 
 from __future__ import annotations
 

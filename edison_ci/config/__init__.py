@@ -1,4 +1,4 @@
-"""What the user wrote: the files of a project, read, checked and turned into values."""
+"""Configuration: the files of a project, read, checked and turned into values."""
 
 from edison_ci.deferred import submodules
 

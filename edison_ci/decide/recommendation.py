@@ -1,4 +1,4 @@
-"""Which model to use, and what else the runs of an experiment support.
+"""Recommendation of a model, and other findings that the runs of an experiment support.
 
 Best value is the cheapest model that is non-inferior to the best one by the gate's rule (STATS 18).
 Models for which the cases are too few to decide are reported as such. A finding is stated only
@@ -298,7 +298,7 @@ def saved_microusd(advice: RecommendationResult) -> float | None:
 
 
 def _costs_per_point(advice: RecommendationResult) -> str:
-    """Say what a point of score costs with each model; '' if nothing costs anything."""
+    """Return a sentence on the cost of a point of score with each model; '' if all is free."""
     assert advice.recommendation is not None
     parts = []
     for model in advice.recommendation.models:

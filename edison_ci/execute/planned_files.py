@@ -1,4 +1,4 @@
-"""What a run was planned with: its snapshot, prices, copies of its datasets, and its commit."""
+"""Files of the plan of a run: its snapshot, prices, copies of its datasets, and its commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was spent, on what, and how sure that is; and what stored answers would cost now.
+"""Spending by purpose with its certainty, and the cost of stored answers at current prices.
 
 Amounts come from the attempts, which are booked before a call is sent: what was billed, what had to
 be estimated because a provider named no usage, and what calls of unknown fate may have cost. An

@@ -57,7 +57,7 @@ class Acceptance:
 
 
 def converged(scores: Floats, *, min_delta: float = MIN_DELTA, window: int = WINDOW) -> Convergence:
-    """Say whether the last `window` rounds all gained less than `min_delta` (STATS 16).
+    """Return whether the last `window` rounds all gained less than `min_delta` (STATS 16).
 
     `scores` starts with the original's; a gain is that of the best so far.
     """

@@ -280,7 +280,7 @@ def watch(
     clusters: Mapping[str, str] | None = None,
     rule: AlarmRule | None = None,
 ) -> DriftReport:
-    """Say how loudly to speak about the last of the runs since the last accepted change.
+    """Return the drift of the last of the runs since the last accepted change, with its level.
 
     `times` are in days, and a run has the scores of its cases. WARN needs evidence that a quiet
     series shows at most twice a year, and a drop of 2 points; ALERT evidence that it shows at most
@@ -517,7 +517,7 @@ _LEAST_SD = 0.005
 
 
 def watch_means(times: Floats, means: Floats) -> DriftReport:
-    """Say how loudly to speak about the last of some samples, by their means (STATS 17).
+    """Return the drift of the last of some samples, by their means, with its level (STATS 17).
 
     Each mean is compared with all before it by the self-starting t of Hawkins (1987), which is
     exactly standard normal without a change if the means are normal. Its likelihood ratios are

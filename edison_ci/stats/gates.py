@@ -333,7 +333,7 @@ def identical_outputs(n: int, rule: GateRule | None = None) -> GateDecision:
 def worst_plausible_change(
     differences: Floats, rule: GateRule | None = None, *, clusters: Sequence[str] | None = None
 ) -> float | None:
-    """Return Lw: would the mean still hold if one more case had failed completely?
+    """Return Lw, the lower bound of the mean change if one more case had failed completely.
 
     Without the extra value a t or bootstrap bound passes suites in which 1 case in 20 breaks,
     whenever the sample happens to hold no break. None below two cases or clusters.

@@ -33,7 +33,7 @@ def drift_sentence(
     when: Callable[[float], str],
     threshold: float | None = None,
 ) -> str:
-    """Say what a watched series does (STATS 17); `when` writes a time, per day, as a date."""
+    """Describe a watched series (STATS 17); `when` writes a time, per day, as a date."""
     drop = report.drop
     if drop.current is None or drop.reference is None:
         return "Nothing to compare with the reference."
@@ -69,7 +69,7 @@ def _trend_words(trend: Trend, ahead: str) -> str:
 
 
 def _ahead(forecast: Forecast | None, when: Callable[[float], str], threshold: float | None) -> str:
-    """Say when a falling series reaches the threshold, or why that is not known."""
+    """Describe when a falling series reaches the threshold, or why that is not known."""
     if forecast is None:
         return ""
     if forecast.value is None or threshold is None:
@@ -82,7 +82,7 @@ def _ahead(forecast: Forecast | None, when: Callable[[float], str], threshold: f
 
 
 def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> str:
-    """Say which model to use, and what it costs in points and money (STATS 18)."""
+    """Recommend a model, with its cost in points and money (STATS 18)."""
     models = {model.name: model for model in recommendation.models}
     chosen, best = models[recommendation.value], models[recommendation.best]
     if chosen is not best:
@@ -111,7 +111,7 @@ _NOTICEABLE = 0.03
 def judges_sentence(
     judges: Sequence[str], severity: Sequence[float | None], *, apart: int, of: int
 ) -> str:
-    """Say on how many cases judges disagree, and who is strict or generous (STATS 3)."""
+    """Describe on how many cases judges disagree, and who is strict or generous (STATS 3)."""
     listed = " (listed below)" if apart else ""
     sentences = [
         f"{len(judges)} judges, they differ by 50+ points on {apart} of {cases(of)}{listed}."
@@ -129,7 +129,7 @@ def judges_sentence(
 
 
 def agreement_sentence(agreement: Agreement) -> str:
-    """Say how far judges agree, with the raw agreement beside it (STATS 13)."""
+    """Describe how far judges agree, with the raw agreement beside it (STATS 13)."""
     raw = "" if agreement.raw is None else f" Equal judgments: {fixed(100 * agreement.raw)}%."
     if agreement.value is None:
         return f"{_capital(agreement.words)}.{raw}"
@@ -142,7 +142,7 @@ def agreement_sentence(agreement: Agreement) -> str:
 
 
 def win_sentence(rate: WinRate, *, a: str = "A", b: str = "B") -> str:
-    """Say who is preferred (STATS 11)."""
+    """Describe who is preferred (STATS 11)."""
     if rate.value is None:
         return "No case was judged in both orders."
     name, value, interval = a, rate.value, rate.interval
@@ -227,7 +227,7 @@ def sureness(alpha: float) -> str:
 
 
 def ties_words(n: int, value: float, interval: Range | None) -> str:
-    """Say that all differences are the same, and what such an interval allows for."""
+    """Describe the case of equal differences, and what such an interval allows for."""
     size = signed(value)
     words = f"all {n:,} differences are {size}{'' if size == '0' else ' points'}"
     if interval is None:
@@ -247,7 +247,7 @@ def more_cases(n: int) -> str:
 
 
 def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
-    """Say what a gate decided, and why (STATS 7)."""
+    """Describe what a gate decided, and why (STATS 7)."""
     if decision.value is None:
         return _open_end(f"{what} could not be compared.", decision)
     if decision.kind == "level":
@@ -274,7 +274,7 @@ def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
 
 
 def comparisons_sentence(*, made: int, stand_out: int) -> str:
-    """Say how many of many comparisons stand out."""
+    """Describe how many of many comparisons stand out."""
     was = "1 comparison was" if made == 1 else f"{made:,} comparisons were"
     verb = "stands" if stand_out == 1 else "stand"
     return f"{was} made; after correction for that, {stand_out or 'none'} {verb} out."
@@ -287,14 +287,14 @@ def _likely(interval: Range | None) -> str:
 
 
 def _at_least(decision: GateDecision) -> str:
-    """Say the bound of a drop that decided."""
+    """Describe the bound of a drop by which a gate decided."""
     if decision.best_plausible is None:
         return ""
     return f" (at least {points(max(0.0, -decision.best_plausible))}, {sureness(decision.alpha)})"
 
 
 def _units(decision: GateDecision) -> str:
-    """Say how many cases there are, and in how many clusters."""
+    """Describe how many cases there are, and in how many clusters."""
     words = cases(decision.n)
     if decision.clusters is None:
         return words

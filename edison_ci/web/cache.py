@@ -1,4 +1,4 @@
-"""What the pages of a server keep in memory: slow results, messages and texts that are edited.
+"""State of the pages in the memory of a server: slow results, messages and edited texts.
 
 Only immutable results are kept, with a key of everything they depend on. Background computations
 run one after the other; the page shows what it has and reloads. Messages for the page after a form,

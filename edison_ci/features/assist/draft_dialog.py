@@ -163,7 +163,7 @@ class Questions:
         return edited
 
     def wrong(self, text: str) -> None:
-        """Say what is wrong with an answer."""
+        """Show what is wrong with an answer."""
         self.terminal.note(StyledText(text, BAD))
 
     def choose(self, answer: str, proposals: Sequence[Proposal], extension: str) -> Proposal | None:
@@ -229,7 +229,7 @@ class Questions:
         return False
 
     def failed(self, error: EdisonError) -> None:
-        """Say what went wrong, and what can be done about it."""
+        """Show what went wrong, and what can be done about it."""
         self.wrong(error.message)
         if error.hint:
             self.terminal.note(f"  {error.hint}")

@@ -1,4 +1,4 @@
-"""What a worker checks before it takes work: versions, clocks, keys, and the trust of its checkout.
+"""Checks of a worker before it takes work: versions, clocks, keys, the trust of its checkout.
 
 A run sends the settings of its models, without keys. A worker calls a model only if it is one of
 its own checkout, or if the trust.yaml of its own checkout lets the key go to that host: a

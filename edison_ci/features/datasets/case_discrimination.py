@@ -1,4 +1,4 @@
-"""Which cases tell prompt versions and models apart, and which are dead weight.
+"""Discrimination of cases: those that tell prompt versions and models apart, and dead weight.
 
 The answers are those of complete runs that were graded as the newest one was, to the cases as they
 are now. A subject is a prompt version with a model; its repeats are further answers of the same

@@ -91,7 +91,7 @@ def production_trend(
 
 
 def _level(report: DriftReport) -> str:
-    """Say how the newest samples score against the first ones."""
+    """Describe how the newest samples score against the first ones."""
     drop = report.drop
     if drop.current is None or drop.reference is None:
         return "Production has nothing to compare with."
@@ -135,7 +135,7 @@ def _mixes(connection: sqlite3.Connection, points: Iterable[TrendRun]) -> dict[s
 def _told_apart(
     golden: DriftFinding | None, report: DriftReport, shifts: Sequence[MixShift]
 ) -> str:
-    """Say whether the traffic or the model changed."""
+    """Return a sentence on whether the traffic or the model changed."""
     dataset = golden.report if golden is not None else None
     falls = dataset is not None and dataset.alarm is not drift.Alarm.NONE
     parts = []

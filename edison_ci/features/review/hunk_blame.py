@@ -1,4 +1,4 @@
-"""Which line of a suggestion fixed or broke which cases, asked for on its page."""
+"""Attribution of fixed and broken cases to lines of a suggestion, started from its page."""
 
 from __future__ import annotations
 
