@@ -1,4 +1,4 @@
-"""What monitoring adds to a run: notices of its end and its budgets, and the check for alerts."""
+"""Handlers of monitoring for runs: notices of their end and budgets, and the check for alerts."""
 
 from __future__ import annotations
 

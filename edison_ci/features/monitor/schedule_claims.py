@@ -103,7 +103,7 @@ class Claims:
         for other in open_fires(connection):
             same = (other.experiment, other.schedule) == (schedule.experiment, schedule.name)
             if same and other.state is FireState.WAITING and other.due_at < utc.timestamp(due):
-                reason = "another run of the experiment was still at work when the next was due"
+                reason = "another run of the experiment was still active when the next was due"
                 self.end(connection, other, FireState.MISSED, reason)
         add_fire(connection, self.new_fire(schedule, due))
 

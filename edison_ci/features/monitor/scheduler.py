@@ -34,8 +34,8 @@ from edison_ci.features.monitor.schedule_rows import (
     add_fire,
     end_scheduler,
     find_fire,
-    sign_of_life,
     update_fire,
+    write_heartbeat,
 )
 from edison_ci.features.monitor.schedules import read_schedules, schedulers_folder
 from edison_ci.records import RunStatus
@@ -181,7 +181,7 @@ class Scheduler:
         self._tell_broken(files)
         try:
             with open_for_change(self._site.results) as connection:
-                sign_of_life(connection, self.lock.id, self._site.now())
+                write_heartbeat(connection, self.lock.id, self._site.now())
                 self.claims.take_due(connection, files)
                 mine = self.claims.take_open(connection)
             for fire in mine:
@@ -372,7 +372,7 @@ class Scheduler:
                 wait_s = self.look()
             except Exception:
                 # A bug, or a machine out of memory: the other schedules still have to run.
-                logger.exception("the scheduler had an error, and goes on")
+                logger.exception("the scheduler had an error, and continues")
                 wait_s = _TROUBLE_S
         self.drain()
 

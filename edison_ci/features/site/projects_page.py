@@ -1,6 +1,6 @@
 """The projects of a site: the home page lists them, and each is served below `/projects/NAME/`.
 
-Every project has a Datasette of its own, made when it is first asked for, so that no page, table or
+Every project has its own Datasette, made when it is first asked for, so that no page, table or
 query of one can reach the results of another. People sign in once, at the site.
 """
 
@@ -99,7 +99,7 @@ class ProjectApps:
             if project is None:
                 return None
             if served is None or served.project.site.results != project.site.results:
-                with suppress(EdisonError):  # its file cannot be opened: told as missing
+                with suppress(EdisonError):  # its file cannot be opened: reported as missing
                     served = await self._start(name, project)
             if served is not None:
                 self._open.move_to_end(name)
