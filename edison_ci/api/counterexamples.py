@@ -17,6 +17,8 @@ from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, UsageError
 from edison_ci.proposals.file_proposal import ChangeText, checked_note, propose_file
+from edison_ci.results.stored_runs import open_runs
+from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +85,14 @@ def origin_of(project: Project, experiment: Experiment, case_id: str) -> Origin:
     raise UsageError(
         f"{experiment.id} no longer has the case {case_id!r}", hint="add the case to its dataset"
     )
+
+
+def origin_of_answer(project: Project, run_id: str, cell: str) -> Origin:
+    """Return the case of a stored answer with its file; raises UsageError."""
+    with open_runs(project) as runs:
+        run = runs.find(run_id)
+        row = find_cell(runs.connection, run.id, cell)
+    return origin_of(project, project.experiment(run.experiment), row.case_id)
 
 
 def file_of(project: Project, experiment: Experiment, path: str | None) -> Origin:

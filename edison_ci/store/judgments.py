@@ -271,22 +271,6 @@ def write_question_scores(scores: Sequence[QuestionScore]) -> Callable[[sqlite3.
     return operation
 
 
-def count_judged_questions(connection: sqlite3.Connection, experiment: str) -> int:
-    """Return how many cases of an experiment judges have scored as questions."""
-    row = connection.execute(
-        "select count(distinct case_id) from question_score where experiment = ?", (experiment,)
-    ).fetchone()
-    return int(row[0])
-
-
-def questions_judged_at(connection: sqlite3.Connection, experiment: str) -> str | None:
-    """Return when a case of an experiment was last scored as a question."""
-    row = connection.execute(
-        "select max(judged_at) from question_score where experiment = ?", (experiment,)
-    ).fetchone()
-    return None if row[0] is None else str(row[0])
-
-
 def question_scores(
     connection: sqlite3.Connection, experiment: str, cases: Sequence[str] | None = None
 ) -> Iterator[QuestionScore]:

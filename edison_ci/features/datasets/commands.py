@@ -25,7 +25,6 @@ from edison_ci.numeric import counted, fixed
 from edison_ci.records import plain_text
 from edison_ci.results import case_history
 from edison_ci.stats import discrimination, sentences
-from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -123,7 +122,7 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
         return _Findings(
             dataset_health.weigh(reader, name, examined),
             case_history.flakiness_of(reader, name),
-            dataset_health.quality_of(judgments.question_scores(reader, name), has),
+            dataset_health.stored_quality(reader, name, has),
             case_discrimination.discrimination_of(reader, name, has),
         )
 
@@ -398,9 +397,11 @@ def _judgments(
         return {}
     current = {str(case.id): case_facts.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
-        scores = judgments.question_scores(connection, experiment.id, list(current))
-        quality = dataset_health.quality_of(
-            scores, lambda case, content: current.get(case) == content
+        quality = dataset_health.stored_quality(
+            connection,
+            experiment.id,
+            lambda case, content: current.get(case) == content,
+            cases=current,
         )
     return {question.case: question for question in quality.questions}
 

@@ -20,13 +20,11 @@ from edison_ci.documents import json_text, marks, yaml_text
 from edison_ci.errors import ConfigError, EdisonError, UsageError
 from edison_ci.records import CaseKind
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import cells, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.api.case_edits import EditableFile, EditedFile
-    from edison_ci.api.counterexamples import Origin
     from edison_ci.config.load import Experiment, Project
     from edison_ci.documents.marks import Json
     from edison_ci.records import Case
@@ -84,7 +82,7 @@ def add(state: CliState, request: AddRequest) -> None:
         origin = counterexamples.file_of(project, experiment, request.path)
         tags, expected = request.tags, request.expected or ""
     else:
-        origin = _origin(project, request.run_id, request.cell)
+        origin = counterexamples.origin_of_answer(project, request.run_id, request.cell)
         assert origin.case is not None
         tags = (counterexamples.TAG, *request.tags)
         expected = request.expected
@@ -102,13 +100,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{text!r} is not a value", hint="write --set NAME=VALUE")
     return name, value
-
-
-def _origin(project: Project, run_id: str, cell: str) -> Origin:
-    with lookup.results_of(project) as reader:
-        run = runs.find_run(reader, run_id)
-        row = cells.find_cell(reader, run.id, cell)
-    return counterexamples.origin_of(project, project.experiment(run.experiment), row.case_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ from edison_ci.records import canonical_json
 from edison_ci.results.case_history import APART
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
 from edison_ci.stats.scores import mean_interval
+from edison_ci.store.judgments import question_scores
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from edison_ci.config.experiment import Split
     from edison_ci.records import Case
@@ -126,6 +127,42 @@ class QuestionQuality:
     def disputed(self) -> list[JudgedQuestion]:
         """Return the questions on which judges are far apart."""
         return [question for question in self.questions if question.disputed]
+
+
+class JudgedCases(NamedTuple):
+    """How many cases judges have scored as questions, and when they last did."""
+
+    cases: int
+    newest_at: str | None
+
+
+def judged_cases(connection: sqlite3.Connection, experiment: str) -> JudgedCases:
+    """Return how far judges have scored the cases of an experiment as questions."""
+    row = connection.execute(
+        "select count(distinct case_id), max(judged_at) from question_score where experiment = ?",
+        (experiment,),
+    ).fetchone()
+    return JudgedCases(*row)
+
+
+def _unknown(case: str, content: str) -> bool:
+    """Count every score: without the dataset, changes of a case are unknown."""
+    del case, content
+    return True
+
+
+def stored_quality(
+    connection: sqlite3.Connection,
+    experiment: str,
+    is_current: Callable[[str, str], bool] = _unknown,
+    *,
+    cases: Iterable[str] | None = None,
+    criteria: Collection[str] | None = None,
+) -> QuestionQuality:
+    """Return what judges said about the questions; of all cases and criteria by default."""
+    scores = question_scores(connection, experiment, None if cases is None else sorted(cases))
+    chosen = (score for score in scores if criteria is None or score.criterion in criteria)
+    return quality_of(chosen, is_current)
 
 
 def quality_of(

@@ -24,7 +24,6 @@ from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.plan import selection as plan_selection
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -237,12 +236,13 @@ def _finish(
     cases = _selected_cases(project, experiment, order.selection)
     current = {str(case.id): case_facts.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
-        scores = [
-            score
-            for score in judgments.question_scores(connection, experiment.id)
-            if score.case_id in current and score.criterion in names
-        ]
-    quality = dataset_health.quality_of(scores, lambda case, content: current.get(case) == content)
+        quality = dataset_health.stored_quality(
+            connection,
+            experiment.id,
+            lambda case, content: current.get(case) == content,
+            cases=current,
+            criteria=names,
+        )
     if terminal.json:
         terminal.document(
             {"experiment": experiment.id, **_calls_json(result), **quality_json(quality)}

@@ -10,7 +10,14 @@ from edison_ci.config.dataset_about import DatasetAbout
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
 from edison_ci.features.datasets.case_discrimination import discrimination_of
-from edison_ci.features.datasets.health import Health, QuestionQuality, examine, quality_of, weigh
+from edison_ci.features.datasets.health import (
+    Health,
+    QuestionQuality,
+    examine,
+    judged_cases,
+    stored_quality,
+    weigh,
+)
 from edison_ci.features.datasets.question_writers import board_of_writers, costs_by_writer
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
@@ -29,8 +36,6 @@ from edison_ci.results.run_lists import (
     tags_of,
 )
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
-from edison_ci.store.runs import find_run
 from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
     MOST_CELLS,
@@ -41,6 +46,7 @@ from edison_ci.web.page_context import (
     PageContext,
     Paging,
     paged,
+    requested_run,
 )
 from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import project_of, searchable
@@ -121,7 +127,7 @@ def _line(context: PageContext, project: Project | None, name: str, *, ran: bool
         files=_files(project, name),
         cases=None if run_id is None else cases_of(context.connection, run_id),
         tags=() if run_id is None else tuple(tags_of(context.connection, run_id)),
-        judged=count_judged_questions(context.connection, name),
+        judged=judged_cases(context.connection, name).cases,
     )
 
 
@@ -140,7 +146,7 @@ def dataset(context: PageContext) -> Page:
     name = requested_experiment(context)
     run_id = last_whole(context.connection, name)
     ready = _diagnosis(context, name, run_id)
-    diagnosis = ready or Diagnosis(None, None, quality_of([], _any))
+    diagnosis = ready or Diagnosis(None, None, QuestionQuality())
     paging = Paging.of(context.args, len(diagnosis.quality.questions))
     order = context.args.choice("order", tuple(ORDERS))
 
@@ -157,7 +163,7 @@ def dataset(context: PageContext) -> Page:
             "files": _files(project_of(context), name),
             "q": context.args.text("q"),
             "found": _found(context, name),
-            "kinds": _kinds(RunResult(context.connection, find_run(context.connection, run_id))),
+            "kinds": _kinds(RunResult(context.connection, requested_run(context, run_id))),
             "waiting": ready is None,
             "health": diagnosis.health,
             "flaky": diagnosis.flaky,
@@ -268,8 +274,8 @@ def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None
     """Return the diagnosis of a dataset; None while it is computed."""
     project = project_of(context)
     if project is None or not searchable(project, name):
-        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
-    newest = questions_judged_at(context.connection, name)
+        return Diagnosis(None, None, stored_quality(context.connection, name))
+    newest = judged_cases(context.connection, name).newest_at
     files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
     stamps = tuple(file.st_mtime_ns for file in files)
     cells = cells_of(context.connection, name)
@@ -281,18 +287,13 @@ def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None
     )
 
 
-def _any(case: str, content: str) -> bool:
-    del case, content
-    return True  # without the dataset, changes of a case are unknown
-
-
 def _work(context: PageContext, project: Project, name: str, *, small: bool) -> Diagnosis:
     experiment = project.experiments[name]
     try:
         examined = examine(lambda: project.cases(experiment), content_hash)
     except (Fault, EdisonError, OSError):
-        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
-    quality = quality_of(question_scores(context.connection, name), examined.has)
+        return Diagnosis(None, None, stored_quality(context.connection, name))
+    quality = stored_quality(context.connection, name, examined.has)
     coverage = coverage_of(project.cases(experiment), experiment.file.coverage)
     if not small:
         return Diagnosis(examined.health, None, quality, coverage=coverage)
