@@ -236,8 +236,6 @@ def test_nobody_imports_a_feature_but_itself() -> None:
 
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
-    "features/assist/case_commands.py": "execute.standalone execute.tasks store.runs",
-    "features/assist/commands.py": "execute.standalone execute.tasks",
     "features/cluster/commands.py": "execute.check_grading execute.run_options",
     "features/github/comment_command.py": "store.audit store.database",
     "features/importing/commands.py": "store.audit",

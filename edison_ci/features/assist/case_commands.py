@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,6 @@ from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.case_facts import SIZES
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.execute import standalone, tasks
 from edison_ci.features.assist import case_replies, generated_cases, generation, writing_session
 from edison_ci.features.assist.case_slots import (
     ATTACK_COUNTS,
@@ -26,17 +25,15 @@ from edison_ci.features.assist.case_slots import (
     DIVERSITIES,
     TYPES,
     CaseOrder,
-    Weak,
     attack_slots,
     gap_slots,
+    weakest_parts,
 )
+from edison_ci.features.assist.draft_trials import calls_of, tasks_of, try_cases
 from edison_ci.numeric import counted, percent
 from edison_ci.results import coverage as result_coverage
-from edison_ci.results import slices, weaknesses
-from edison_ci.store import runs
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
@@ -216,10 +213,6 @@ def _difficulties(shares: Sequence[str]) -> dict[int, float]:
 
 
 _LISTED = 5
-_WEAKEST = 2
-_FEWEST = 3
-"""Cases that a slice needs to be weak."""
-_STRONG = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +259,8 @@ def adversarial(state: CliState, request: AdversarialRequest) -> None:
         state, request, "dataset adversarial", "adversarial"
     )
     attacks = [*dict.fromkeys(request.attacks)] or [*ATTACKS]
-    weak = _weakest(session, request)
+    needed = "weakness" in request.attacks or bool(request.run_id)
+    weak = weakest_parts(session.project, session.experiment, request.run_id, needed=needed)
     form = case_replies.form_of(session.experiment, session.cases, session.fixed)
     present = session.known(form, _DIVERSITY)
     share = request.count // len(attacks) or 1
@@ -300,98 +294,19 @@ def _at_boundaries(
     return Random(session.seed).sample(cases, min(count, len(cases)))
 
 
-def _weakest(session: WritingSession, request: AdversarialRequest) -> list[Weak]:
-    """Return what the last run was weak in; nothing before the first run, unless it is needed."""
-    project, experiment = session.project, session.experiment
-    needed = "weakness" in request.attacks or request.run_id
-    if not (project.root / project.file.results).exists():
-        if needed:
-            raise UsageError("there is no run", hint="begin with: edison run")
-        return []
-    with lookup.results_of(project) as reader:
-        try:
-            run = runs.find_run(reader, request.run_id or experiment.id)
-        except UsageError:
-            if needed:
-                raise
-            return []
-        if run.experiment != experiment.id:
-            raise UsageError(f"{run.id} is a run of {run.experiment}", hint="name another: --run")
-        return _weak_parts(reader, run.id)
-
-
-def _weak_parts(reader: sqlite3.Connection, run_id: str) -> list[Weak]:
-    """Return the lowest criteria, checks and graders of a run, and the lowest slices."""
-    graded = [
-        Weak(f"{kind} {name}", score)
-        for name, kind, score in weaknesses.WeakAnswers(reader, run_id).means()
-    ]
-    parts = list[Weak]()
-    for part in slices.breakdown_of(reader, run_id).slices:
-        whole = not part.prompt and not part.model
-        if whole and part.cases >= _FEWEST and part.composite.estimate is not None:
-            parts.append(Weak(f"cases of {part.dimension} {part.value}", part.composite.estimate))
-    return [*_low(graded), *_low(parts)]
-
-
-def _low(parts: Sequence[Weak]) -> list[Weak]:
-    low = [part for part in sorted(parts, key=lambda part: part.score) if part.score < _STRONG]
-    return low[:_WEAKEST]
-
-
-class _Attempts(NamedTuple):
-    """Results of answering and grading cases, by their ids."""
-
-    failing: dict[str, str]
-    """The first reason why an answer fails."""
-    unknown: set[str]
-    """Cases without a grade."""
-    problems: list[str]
-
-
-def _attempt(session: WritingSession, writers: Writers, result: Generated) -> _Attempts:
-    """Answer and grade each case with every model of the experiment."""
-    prompt = session.experiment.prompts[0]
-    configurations = session.experiment.configurations(prompt)
-    trials = [
-        tasks.Task(prompt, configuration, case.case("adversarial"), 0)
-        for case in result.cases
-        for configuration in configurations
-    ]
-    attempts = _Attempts({}, set(), [])
-
-    def keep(number: int, answer: standalone.TrialAnswer | Exception) -> None:
-        task = trials[number]
-        name = str(task.case.id)
-        if isinstance(answer, Exception):
-            attempts.unknown.add(name)
-            attempts.problems.append(str(answer))
-        elif answer.grade.passed is None:
-            attempts.unknown.add(name)
-        elif not answer.grade.passed:
-            reason = f"{task.configuration.name}: {_why(answer)}"
-            attempts.failing.setdefault(name, reason)
-
-    calls = ((task.configuration.model, tasks.request_for(task)) for task in trials)
-    sessions.confirm_calls(session.terminal, session.project, calls, yes=session.options.yes)
-    result.cost_microusd += standalone.try_all(
-        session.project,
-        trials,
-        session.experiment,
-        session.context,
-        newer_than=utc.timestamp(session.context.now()),
-        on_result=keep,
-        budget_microusd=writers.left(result),
-    )
-    return attempts
-
-
 def _keep_failing(session: WritingSession, writers: Writers, result: Generated) -> dict[str, Any]:
     """Answer and grade each case; leave out those that do not fail."""
     before = len(result.cases)
     if not session.terminal.json:
         session.terminal.note(f"to see which of {counted(before, 'case')} fail, without judges:")
-    attempts = _attempt(session, writers, result)
+    tasks = tasks_of(session.experiment, [case.case("adversarial") for case in result.cases])
+    sessions.confirm_calls(
+        session.terminal, session.project, calls_of(tasks), yes=session.options.yes
+    )
+    attempts = try_cases(
+        session.project, session.experiment, tasks, session.context, writers.left(result)
+    )
+    result.cost_microusd += attempts.cost_microusd
     reasons = attempts.failing
     passing = [case for case in result.cases if case.id not in reasons]
     ungraded = sum(case.id in attempts.unknown for case in passing)
@@ -411,14 +326,6 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
         for reason in problems:
             session.terminal.note(StyledText("no answer: "), reason)
     return {"answered": before, "failing": len(result.cases), "no_answer": problems}
-
-
-def _why(answer: standalone.TrialAnswer) -> str:
-    """Return the first reason why an answer fails."""
-    failed = [part for part in answer.grade.components if part.passed is False]
-    if failed:
-        return f"{failed[0].name}: {' '.join(failed[0].reason.split())[:200]}"
-    return " ".join(answer.grade.reason.split())[:200] or "the score is too low"
 
 
 @click.command(cls=EdisonCommand)

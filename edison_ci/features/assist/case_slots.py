@@ -15,10 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.case_facts import LENGTHS, SIZES
 from edison_ci.errors import UsageError
+from edison_ci.results.slices import breakdown_of
+from edison_ci.results.stored_runs import open_runs
+from edison_ci.results.weaknesses import WeakAnswers
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.results.coverage import Coverage
 
 COUNTS = (10, 500)
@@ -226,6 +231,54 @@ class Weak(NamedTuple):
 
     words: str
     score: float
+
+
+_WEAKEST = 2
+_FEWEST = 3
+"""Cases that a slice must have to count."""
+_STRONG = 0.95
+"""A part with at least this score is not weak."""
+
+
+def weakest_parts(
+    project: Project, experiment: Experiment, run_id: str | None, *, needed: bool
+) -> list[Weak]:
+    """Return what a run, by default the last one, was weak in; nothing without a run.
+
+    Raises UsageError where there is no run and the weak parts are `needed`.
+    """
+    if not (project.root / project.file.results).exists():
+        if needed:
+            raise UsageError("there is no run", hint="begin with: edison run")
+        return []
+    with open_runs(project) as runs:
+        try:
+            run = runs.find(run_id or experiment.id)
+        except UsageError:
+            if needed:
+                raise
+            return []
+        if run.experiment != experiment.id:
+            raise UsageError(f"{run.id} is a run of {run.experiment}", hint="name another: --run")
+        return _weak_parts(runs.connection, run.id)
+
+
+def _weak_parts(reader: sqlite3.Connection, run_id: str) -> list[Weak]:
+    """Return the lowest criteria, checks and graders of a run, and the lowest slices."""
+    graded = [
+        Weak(f"{kind} {name}", score) for name, kind, score in WeakAnswers(reader, run_id).means()
+    ]
+    parts = list[Weak]()
+    for part in breakdown_of(reader, run_id).slices:
+        whole = not part.prompt and not part.model
+        if whole and part.cases >= _FEWEST and part.composite.estimate is not None:
+            parts.append(Weak(f"cases of {part.dimension} {part.value}", part.composite.estimate))
+    return [*_low(graded), *_low(parts)]
+
+
+def _low(parts: Sequence[Weak]) -> list[Weak]:
+    low = [part for part in sorted(parts, key=lambda part: part.score) if part.score < _STRONG]
+    return low[:_WEAKEST]
 
 
 def attack_slots(

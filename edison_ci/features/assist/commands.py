@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
-from edison_ci.contracts import CallError
 from edison_ci.documents import decoding, files, secrets, yaml_edit
-from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute import standalone, tasks
+from edison_ci.errors import UsageError
 from edison_ci.features.assist import candidates, draft_dialog, draft_kinds
-from edison_ci.numeric import score, weighted_mean
+from edison_ci.features.assist.draft_trials import try_panel
+from edison_ci.numeric import score
 from edison_ci.plan import selection
 from edison_ci.proposals import candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.run_options import RunContext
+    from edison_ci.config.load import Experiment
     from edison_ci.features.assist.candidates import ReachableModels
     from edison_ci.features.assist.draft_dialog import DraftFile, DraftSession, TrialReport
     from edison_ci.features.assist.draft_kinds import Proposal, Proposals
     from edison_ci.features.assist.drafting import DraftTask
     from edison_ci.records import Json
-    from edison_ci.store.judgments import JudgeScoreRow
 
 _MOST_OBJECTIVES = 5
 _ANSWER_LINES = 12
@@ -395,54 +390,11 @@ def _with_settings(experiment: Experiment, text: str, settings: Mapping[str, Jso
     return text
 
 
-class _JudgeTrial(NamedTuple):
-    """What one judge scores for an answer."""
-
-    name: str
-    score: float | None
-    """The weighted score, from 0 to 1; None if a criterion has none."""
-    criteria: tuple[JudgeScoreRow, ...]
-
-
-class _PanelTrial(NamedTuple):
-    """What the judges score for one answer."""
-
-    case: str
-    model: str
-    answer: str
-    reason: str
-    """Why the answer was not judged; empty if it was."""
-    judges: tuple[_JudgeTrial, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the trial as it is printed with --json."""
-        rows = [
-            {
-                "judge": judge.name,
-                "score": judge.score,
-                "criteria": [
-                    {
-                        "name": row.criterion,
-                        "score": row.score,
-                        "missing": row.missing,
-                        "reason": row.reason,
-                    }
-                    for row in judge.criteria
-                ],
-            }
-            for judge in self.judges
-        ]
-        return {**self._asdict(), "judges": rows}
-
-
 def _try_judges(state: CliState, experiment_id: str, case: str, made: DraftFile) -> TrialReport:
     """Score the answer to a case with the proposed judges."""
     project = made.changed()
     context = run_sessions.run_context(project, offline=state.offline)
-    try:
-        trial = _try_panel(project, project.experiment(experiment_id), case, context)
-    except (CallError, standalone.NotAnswered) as error:
-        raise CallFailed(str(error), hint="see: edison models test") from None
+    trial = try_panel(project, project.experiment(experiment_id), case, context)
     simulated = {name for name, model in project.models.items() if model.simulated}
 
     def named(name: str) -> str:
@@ -457,32 +409,3 @@ def _try_judges(state: CliState, experiment_id: str, case: str, made: DraftFile)
             points = row.missing or score(row.score)
             lines.append(f"  {row.criterion}: {points}  {row.reason}".rstrip())
     return draft_dialog.TrialReport({"tried": trial.as_json()}, lines)
-
-
-def _try_panel(
-    project: Project, experiment: Experiment, case_id: str, context: RunContext
-) -> _PanelTrial:
-    """Score the stored answer to a case, or a new one; raises CallError or NotAnswered."""
-    prompt, case = experiment.prompts[0], selection.find_case(project, experiment, case_id)
-    configuration = selection.find_configuration(experiment, prompt, None)
-    assert configuration is not None, "an experiment has at least one model"
-    assert experiment.rubric is not None, "judges score a rubric"
-    reuse = dt.timedelta(days=project.file.settings.reuse_days)
-    newer_than = utc.timestamp(context.now() - reuse)
-    task = tasks.Task(prompt, configuration, case, 0)
-    tried = standalone.try_once(project, task, experiment, context, newer_than=newer_than)
-    weights = {criterion.name: criterion.weight for criterion in experiment.rubric.criteria}
-    rows = tried.grade.judge_scores
-    judges = tuple(
-        _JudgeTrial(name, _weighted(mine, weights), mine)
-        for name in dict.fromkeys(row.judge for row in rows)
-        for mine in [tuple(row for row in rows if row.judge == name)]
-    )
-    text = tried.answer.completion.text
-    reason = "" if judges else tried.grade.reason or "no judge answered"
-    return _PanelTrial(case.id, configuration.name, text, reason, judges)
-
-
-def _weighted(rows: Sequence[JudgeScoreRow], weights: Mapping[str, float]) -> float | None:
-    scored = [(weights[row.criterion], row.score) for row in rows if row.score is not None]
-    return weighted_mean(scored) if len(scored) == len(weights) else None
