@@ -270,8 +270,15 @@ class Site:
         """Write a row of the audit about texts or results that leave the results file."""
         self.note(self.entry(actor or self.actor(), audit.EXPORT, f"{what} to {where}"))
 
+    def record(
+        self, actor: Actor, action: str, entity: str = "", *, before: Any = None, after: Any = None
+    ) -> None:
+        """Write a row of the audit; raises StoreError."""
+        row = self.entry(actor, action, entity, before=before, after=after)
+        audit.write_audit(self.results, row)
+
     def note(self, entry: audit.AuditEntry) -> None:
-        """Write a row of the audit, if there is a results file."""
+        """Write a row of the audit, if there is a results file; a failure is logged."""
         if not self.results.exists():
             return
         try:

@@ -9,7 +9,7 @@ from edison_ci import feature
 from edison_ci.access import anchors as audit_anchors
 from edison_ci.access.site import Role
 from edison_ci.documents.record_json import Document, as_document, fields_of
-from edison_ci.errors import StoreError, UsageError
+from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.numeric import counted
 from edison_ci.store import audit as store_audit
 from edison_ci.store import database
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from edison_ci.access.anchors import Anchor, AnchorResult
     from edison_ci.access.site import Site
-    from edison_ci.store.audit import AuditRow, Chain
+    from edison_ci.store.audit import AuditHead, AuditRow, Chain
 
 
 class LogPage(NamedTuple):
@@ -54,6 +54,20 @@ def read_log(site: Site, *, limit: int) -> LogPage:
     """Return the newest rows of the log, newest first."""
     with closing(database.open_reader(site.results)) as connection:
         return LogPage(store_audit.read_audit(connection, limit=limit))
+
+
+def newest_row(site: Site, *, without: str = "") -> AuditHead | None:
+    """Return the newest row of the log; None without one, or if it cannot be read.
+
+    Rows whose action begins with `without` do not count.
+    """
+    if not site.results.exists():
+        return None
+    try:
+        with closing(database.open_reader(site.results)) as connection:
+            return store_audit.audit_head(connection, without=without)
+    except EdisonError:
+        return None
 
 
 def verify_log(site: Site, heads: Sequence[Anchor], *, limit: int) -> LogPage:

@@ -21,10 +21,18 @@ from edison_ci.access.site import Site, open_site
 from edison_ci.errors import BusyError, EdisonError
 from edison_ci.numeric import duration
 from edison_ci.store.database import open_for_change
-from edison_ci.store.duties import DutyEnd, DutyState, begin_duty, end_duty, stored_duties
+from edison_ci.store.duties import (
+    DutyEnd,
+    DutyState,
+    begin_duty,
+    end_duty,
+    read_duties,
+    stored_duties,
+)
 from edison_ci.store.liveness import try_lock
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
@@ -39,6 +47,10 @@ _LOOK_S = 5.0
 """Time between two looks at what is due."""
 _TROUBLE_S = 60.0
 """The same, while the results file or edison.yaml cannot be read."""
+_LATE_S = 900
+"""A duty is overdue when it was due this long ago."""
+_MOST_FAILURES = 3
+"""A duty is in trouble when it failed this often in a row."""
 _END_S = 2.0
 """Longest wait for a duty that is at work when its process ends."""
 
@@ -51,6 +63,28 @@ class Duty:
     every_s: int
     act: Callable[[Site], str]
     """Does it, and returns what came of it in a few words. Raises BusyError to be called later."""
+
+
+class DutyHealth(NamedTuple):
+    """The state of a duty, and whether it is late or keeps failing."""
+
+    name: str
+    state: DutyState
+    overdue: bool
+
+
+def health_of_duties(
+    connection: sqlite3.Connection, site: Site, now: dt.datetime
+) -> list[DutyHealth]:
+    """Return how the duties of a project are, once a process has begun to watch them."""
+    states, duties = read_duties(connection), []
+    for duty in duties_of(site):
+        state = states.get(duty.name)
+        if state is not None:
+            late_s = (now - dt.datetime.fromisoformat(state.due_at)).total_seconds()
+            overdue = late_s > max(_LATE_S, duty.every_s) or state.failures >= _MOST_FAILURES
+            duties.append(DutyHealth(duty.name, state, overdue))
+    return duties
 
 
 def duties_of(site: Site) -> tuple[Duty, ...]:

@@ -66,7 +66,7 @@ def create_pair(site: Site, secrets: SecretsFile) -> Kept:
 
 def _store(site: Site, actor: Actor, key: PrivateKey) -> Kept:
     """Store a private key on this machine; a process that dies leaves no key without its row."""
-    write_audit(site.results, site.entry(actor, "secrets keygen", fingerprint(key.public)))
+    site.record(actor, "secrets keygen", fingerprint(key.public))
     return Kept(key, store_private_key(key))
 
 

@@ -16,13 +16,14 @@ from edison_ci.results.snapshot import (
     objective_of,
     runs_where,
 )
+from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, RESTING, find_run
 from edison_ci.store.steering import newest_dispatches as newest_dispatches
 from edison_ci.store.suggestions import open_suggestions as open_suggestions
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from pathlib import Path
 
     from edison_ci.store.runs import Run
 
@@ -316,9 +317,7 @@ class StuckRun:
     """Time since its last event."""
 
 
-def stuck_runs(
-    connection: sqlite3.Connection, now: str, is_alive: Callable[[str], bool]
-) -> list[StuckRun]:
+def stuck_runs(connection: sqlite3.Connection, now: str, locks: Path) -> list[StuckRun]:
     """Return the stuck runs, at most one of an experiment: the one that is silent for longest.
 
     A run that a newer complete run of the experiment has replaced is left out, and so is one that
@@ -335,7 +334,7 @@ def stuck_runs(
     by_experiment: dict[str, StuckRun] = {}
     for run_id, experiment, owner, last in rows.fetchall():
         silent_s = _seconds(last, now)
-        alive = owner is not None and is_alive(owner)
+        alive = owner is not None and is_alive(locks, owner)
         if silent_s < (SILENT_S if alive else DEAD_S):
             continue
         earlier = by_experiment.get(experiment)

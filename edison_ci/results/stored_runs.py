@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.run_result import RunResult
@@ -13,8 +13,14 @@ from edison_ci.store import merge
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import is_current as is_current
 from edison_ci.store.database import is_results_file as is_results_file
+from edison_ci.store.database import (
+    migrations,
+    open_database,
+    open_for_reading,
+    open_reader,
+    version_of,
+)
 from edison_ci.store.database import one_state as one_state
-from edison_ci.store.database import open_database, open_for_reading, open_reader
 from edison_ci.store.ledger import has_open_batches
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run, recent_runs
@@ -26,6 +32,18 @@ if TYPE_CHECKING:
     from edison_ci.config.project import ProjectFile
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
+
+
+class SchemaVersion(NamedTuple):
+    """How many migrations a results file has, and how many this program knows."""
+
+    version: int
+    known: int
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> SchemaVersion:
+        """Return the versions of an open file."""
+        return cls(version_of(connection), len(migrations()))
 
 
 class ProjectPlace(Protocol):

@@ -17,7 +17,13 @@ from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.case_facts import SIZES
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.features.assist import case_replies, generated_cases, generation, writing_session
+from edison_ci.features.assist import (
+    case_replies,
+    draft_trials,
+    generated_cases,
+    generation,
+    writing_session,
+)
 from edison_ci.features.assist.case_slots import (
     ATTACK_COUNTS,
     ATTACKS,
@@ -29,7 +35,6 @@ from edison_ci.features.assist.case_slots import (
     gap_slots,
     weakest_parts,
 )
-from edison_ci.features.assist.draft_trials import calls_of, tasks_of, try_cases
 from edison_ci.numeric import counted, percent
 from edison_ci.results import coverage as result_coverage
 
@@ -299,11 +304,13 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
     before = len(result.cases)
     if not session.terminal.json:
         session.terminal.note(f"to see which of {counted(before, 'case')} fail, without judges:")
-    tasks = tasks_of(session.experiment, [case.case("adversarial") for case in result.cases])
-    sessions.confirm_calls(
-        session.terminal, session.project, calls_of(tasks), yes=session.options.yes
+    tasks = draft_trials.tasks_of(
+        session.experiment, [case.case("adversarial") for case in result.cases]
     )
-    attempts = try_cases(
+    sessions.confirm_calls(
+        session.terminal, session.project, draft_trials.calls_of(tasks), yes=session.options.yes
+    )
+    attempts = draft_trials.try_cases(
         session.project, session.experiment, tasks, session.context, writers.left(result)
     )
     result.cost_microusd += attempts.cost_microusd

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.case_facts import LENGTHS, SIZES
 from edison_ci.errors import UsageError
-from edison_ci.results.slices import breakdown_of
-from edison_ci.results.stored_runs import open_runs
-from edison_ci.results.weaknesses import WeakAnswers
+from edison_ci.results import slices, stored_runs, weaknesses
 
 if TYPE_CHECKING:
     import sqlite3
@@ -251,7 +249,7 @@ def weakest_parts(
         if needed:
             raise UsageError("there is no run", hint="begin with: edison run")
         return []
-    with open_runs(project) as runs:
+    with stored_runs.open_runs(project) as runs:
         try:
             run = runs.find(run_id or experiment.id)
         except UsageError:
@@ -266,10 +264,11 @@ def weakest_parts(
 def _weak_parts(reader: sqlite3.Connection, run_id: str) -> list[Weak]:
     """Return the lowest criteria, checks and graders of a run, and the lowest slices."""
     graded = [
-        Weak(f"{kind} {name}", score) for name, kind, score in WeakAnswers(reader, run_id).means()
+        Weak(f"{kind} {name}", score)
+        for name, kind, score in weaknesses.WeakAnswers(reader, run_id).means()
     ]
     parts = list[Weak]()
-    for part in breakdown_of(reader, run_id).slices:
+    for part in slices.breakdown_of(reader, run_id).slices:
         whole = not part.prompt and not part.model
         if whole and part.cases >= _FEWEST and part.composite.estimate is not None:
             parts.append(Weak(f"cases of {part.dimension} {part.value}", part.composite.estimate))

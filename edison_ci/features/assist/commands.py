@@ -13,8 +13,7 @@ from edison_ci.api import sessions as run_sessions
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.documents import decoding, files, secrets, yaml_edit
 from edison_ci.errors import UsageError
-from edison_ci.features.assist import candidates, draft_dialog, draft_kinds
-from edison_ci.features.assist.draft_trials import try_panel
+from edison_ci.features.assist import candidates, draft_dialog, draft_kinds, draft_trials
 from edison_ci.numeric import score
 from edison_ci.plan import selection
 from edison_ci.proposals import candidate
@@ -394,7 +393,7 @@ def _try_judges(state: CliState, experiment_id: str, case: str, made: DraftFile)
     """Score the answer to a case with the proposed judges."""
     project = made.changed()
     context = run_sessions.run_context(project, offline=state.offline)
-    trial = try_panel(project, project.experiment(experiment_id), case, context)
+    trial = draft_trials.try_panel(project, project.experiment(experiment_id), case, context)
     simulated = {name for name, model in project.models.items() if model.simulated}
 
     def named(name: str) -> str:

@@ -25,7 +25,6 @@ from edison_ci.documents import files as document_files
 from edison_ci.documents import json_text, marks, yaml_edit, yaml_text
 from edison_ci.errors import UsageError
 from edison_ci.features.assist.draft_kinds import prompt_file
-from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -286,8 +285,7 @@ class SavedDraft:
         actor = site.require(sites.Role.EDITOR, "assist", draft.name)
         for path, (model, instructions) in draft.drafted.items():
             after = {"model": model, "instructions": instructions[:12]}
-            entry = site.entry(actor, "assist", path.partition("#")[0], after=after)
-            audit.write_audit(site.results, entry)
+            site.record(actor, "assist", path.partition("#")[0], after=after)
         self.remove()
 
     def remove(self) -> None:

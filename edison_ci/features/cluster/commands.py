@@ -20,7 +20,6 @@ from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
 from edison_ci.errors import UsageError
-from edison_ci.execute import check_grading, run_options
 from edison_ci.features.cluster import preparation, wire
 from edison_ci.features.cluster import tls as cluster_tls
 
@@ -138,16 +137,18 @@ def _work(state: CliState, address: ClusterAddress, request: WorkerRequest) -> N
 
 def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> preparation.CodeChecks:
     """Return the code checks that runs may ask for; raises UsageError without a sandbox."""
-    root = check_grading.code_folder(run_options.allow_code(project)) if allowed else None
-    checks = preparation.CodeChecks(project, root)
+    checks = (
+        preparation.CodeChecks.allowed_by(project)
+        if allowed
+        else preparation.CodeChecks(project, None)
+    )
     why_not = "the base allows no code" if allowed else "start it with --allow-code"
     for program in checks.programs:
-        if root is None:
+        if not checks.allowed:
             terminal.note(StyledText("not run", ODD), f" {program}: {why_not}")
         else:
             terminal.note(StyledText("runs", GOOD), f" {program}")
-    if root is not None and checks.programs:
-        check_grading.refuse_without_sandbox()
+    checks.require_sandbox()
     return checks
 
 

@@ -29,8 +29,6 @@ from edison_ci.access.model_keys import model_caller
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.execute.check_grading import code_folder
-from edison_ci.execute.run_options import allow_code
 from edison_ci.execute.session import run_in_loop
 from edison_ci.features.cluster.dask_executor import DaskExecutor
 from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data
@@ -233,7 +231,7 @@ def main() -> None:
     folder, count, *options = sys.argv[1:]
     project = apply_base_terms(load_project(Path()))
     caller = model_caller(project, offline="offline" in options)
-    checks = CodeChecks(project, code_folder(allow_code(project)), share=int(count))
+    checks = CodeChecks.allowed_by(project, share=int(count))
 
     def serve(name: str) -> WorkerService:
         return WorkerService(caller, checks, name=name, version=__version__)

@@ -22,6 +22,8 @@ from edison_ci.config.trust import origin
 from edison_ci.contracts import CheckOutcome
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import TrustError, UsageError
+from edison_ci.execute.check_grading import code_folder, refuse_without_sandbox
+from edison_ci.execute.run_options import allow_code
 from edison_ci.extras import find_program
 from edison_ci.features.cluster.wire import travels
 from edison_ci.numeric import counted
@@ -135,6 +137,21 @@ class CodeChecks:
         """By what they are called with."""
         self.places = max((os.cpu_count() or 1) // share, 1)
         """Checks at once: more would reach their limit of time because of each other."""
+
+    @classmethod
+    def allowed_by(cls, project: Project, *, share: int = 1) -> CodeChecks:
+        """Return the code checks that may run here: those of the base, in a proposal."""
+        return cls(project, code_folder(allow_code(project)), share=share)
+
+    @property
+    def allowed(self) -> bool:
+        """Whether code may run here."""
+        return self._root is not None
+
+    def require_sandbox(self) -> None:
+        """Raise UsageError if code may run here, and there is no sandbox for it."""
+        if self.allowed and self.programs:
+            refuse_without_sandbox()
 
     def why_not(self, program: str, digest: str) -> str:
         """Return why a program of a run is not run here; empty if it is the same here."""

@@ -17,7 +17,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import events
 from edison_ci.access import events as job_events
 from edison_ci.access import site as sites
-from edison_ci.api import reports
+from edison_ci.api import audit_log, reports
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
@@ -43,12 +43,11 @@ from edison_ci.report import annotations as report_annotations
 from edison_ci.report.change_details import ChangeDetails
 from edison_ci.results import report as result_report
 from edison_ci.sanitize import in_actions
-from edison_ci.store import audit as store_audit
-from edison_ci.store import database
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
     from edison_ci.features.github.sticky_comment import StickyResult
+    from edison_ci.store.audit import AuditHead
 
 MAX_BODY_BYTES = 10_000_000
 _ACTION = "github comment"
@@ -67,7 +66,7 @@ class Request(NamedTuple):
     quiet: bool = False
     """Whether to update an existing comment only."""
     details: ChangeDetails = ChangeDetails()
-    audit: store_audit.AuditHead | None = None
+    audit: AuditHead | None = None
     """The newest row of the audit log."""
 
 
@@ -448,18 +447,12 @@ def _site(state: CliState) -> sites.Site | None:
     return site
 
 
-def newest_audit(site: sites.Site | None) -> store_audit.AuditHead | None:
+def newest_audit(site: sites.Site | None) -> AuditHead | None:
     """Return the newest row of the audit log; None if it cannot be read.
 
     Rows about comments do not count, or each comment would make the one before it out of date.
     """
-    if site is None or not site.results.exists():
-        return None
-    try:
-        with contextlib.closing(database.open_reader(site.results)) as connection:
-            return store_audit.audit_head(connection, without=_ACTION)
-    except EdisonError:
-        return None  # said by the report
+    return None if site is None else audit_log.newest_row(site, without=_ACTION)
 
 
 def audit(site: sites.Site | None, result: CommentResult) -> None:
@@ -470,10 +463,9 @@ def audit(site: sites.Site | None, result: CommentResult) -> None:
         return
     action = f"{_ACTION}: {posted.outcome}"
     entity = f"pull request {result.number}"
-    entry = site.entry(site.actor(), action, entity, after=posted.comment.url)
     # The comment is posted; a failure to record it must not change the verdict.
     with contextlib.suppress(EdisonError):
-        store_audit.write_audit(site.results, entry)
+        site.record(site.actor(), action, entity, after=posted.comment.url)
 
 
 def comment_data(site: Site, number: int, author: str) -> list[dict[str, Any]]:

@@ -28,7 +28,6 @@ from edison_ci.features.importing.prompt_yml import import_prompt_yml, import_st
 from edison_ci.features.importing.promptfoo import NothingImportedError, import_promptfoo
 from edison_ci.features.importing.traces_command import traces
 from edison_ci.numeric import counted
-from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -302,7 +301,7 @@ def _finish(
         if site is not None and actor is not None and site.results.exists():
             names = ", ".join(name for result in imports for name in result.experiments)
             after = {"files": len(plan.files), **_counts(reports)}
-            audit.write_audit(site.results, site.entry(actor, action, names, after=after))
+            site.record(actor, action, names, after=after)
     if terminal.json:
         terminal.document(_document(imports, plan, dry_run=request.dry_run))
         return

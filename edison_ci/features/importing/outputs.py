@@ -35,7 +35,6 @@ from edison_ci.numeric import counted
 from edison_ci.records import Completion, FinishReason, Json
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import audit
 from edison_ci.store.answers import Settlement
 
 if TYPE_CHECKING:
@@ -342,7 +341,7 @@ def outputs(state: CliState, request: OutputsRequest) -> None:
     factory = sessions.session_factory(state, confirmation)
     ended = evaluation.grade_outputs(project, experiment, answers, grading, factory)
     after = {"run": ended.run_id, **answers.origin()}
-    audit.write_audit(site.results, site.entry(actor, "import outputs", experiment.id, after=after))
+    site.record(actor, "import outputs", experiment.id, after=after)
     run.finish(terminal, project, [ended])
 
 

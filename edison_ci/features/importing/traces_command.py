@@ -179,7 +179,7 @@ def _propose(
     result = asyncio.run(file_proposal.propose_files(review, change))
     if site.results.exists():
         after = {**_audited(traced), "branch": result.branch}
-        store_audit.write_audit(site.results, site.entry(actor, "import traces", path, after=after))
+        site.record(actor, "import traces", path, after=after)
     pull = result.pull_request
     return {
         "branch": result.branch,

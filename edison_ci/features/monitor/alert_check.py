@@ -31,7 +31,6 @@ from edison_ci.records import RunStatus
 from edison_ci.results.run_lists import stuck_runs
 from edison_ci.store import integrity
 from edison_ci.store.database import open_for_change, open_for_reading
-from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import newest_complete, newest_run
 
 if TYPE_CHECKING:
@@ -267,7 +266,7 @@ def _database(connection: sqlite3.Connection) -> list[Finding]:
 
 def _stuck(site: Site, connection: sqlite3.Connection) -> list[Finding]:
     findings = []
-    for run in stuck_runs(connection, site.now(), lambda owner: is_alive(site.locks, owner)):
+    for run in stuck_runs(connection, site.now(), site.locks):
         silent = duration(run.silent_s)
         if run.alive:
             sentence = (

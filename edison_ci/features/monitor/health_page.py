@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci import __version__, utc
 from edison_ci.access.accounts import Accounts
-from edison_ci.api.duties import duties_of
-from edison_ci.documents import record_json
+from edison_ci.api.duties import health_of_duties
+from edison_ci.documents.record_json import fields_of
 from edison_ci.features.monitor.alert_rows import Condition, find_open
 from edison_ci.features.monitor.metrics import (
     OF_PROJECT,
@@ -21,9 +21,7 @@ from edison_ci.features.monitor.metrics import (
 )
 from edison_ci.features.monitor.schedules import read_schedules, scheduler_status
 from edison_ci.results.run_lists import last_run_at, stuck_runs
-from edison_ci.store.database import is_current, migrations, version_of
-from edison_ci.store.duties import read_duties
-from edison_ci.store.liveness import is_alive
+from edison_ci.results.stored_runs import SchemaVersion, is_current
 from edison_ci.web.identity import current_site
 from edison_ci.web.workspace import project_of
 
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_FREE_BYTES = 100_000_000
 """Minimum free disk space to store another run."""
-_LATE_S = 900
-"""A duty is overdue when it was due this long ago."""
-_MOST_FAILURES = 3
-"""A duty is in trouble when it failed this often in a row."""
 
 
 def ready(context: PageContext) -> dict[str, Any]:
@@ -47,10 +41,10 @@ def ready(context: PageContext) -> dict[str, Any]:
 
 def health(context: PageContext) -> dict[str, Any]:
     """Return what an operator has to know, and whether all of it is well."""
-    version, newest_version = version_of(context.connection), len(migrations())
+    schema = SchemaVersion.of(context.connection)
     checks: dict[str, Any] = {
         "database": {"ok": True},
-        "schema": {"ok": version == newest_version, "version": version, "known": newest_version},
+        "schema": {"ok": schema.version == schema.known, **schema._asdict()},
     }
     if is_current(context.connection):
         checks |= _of_results(context)
@@ -93,25 +87,18 @@ def _runs(context: PageContext) -> dict[str, Any]:
     stuck: list[str] = []
     if context.root is not None:
         locks, now = context.root / ".edison" / "locks", utc.timestamp(context.now)
-        stuck_now = stuck_runs(context.connection, now, lambda owner: is_alive(locks, owner))
-        stuck = [run.run_id for run in stuck_now]
+        stuck = [run.run_id for run in stuck_runs(context.connection, now, locks)]
     return {"ok": not stuck, "oldest_unfinished": oldest, "stuck": stuck}
 
 
 def _duties(context: PageContext, site: Site) -> dict[str, Any]:
-    states, now = read_duties(context.connection), context.now
-    late, duties = [], {}
-    for duty in duties_of(site):
-        state = states.get(duty.name)
-        if state is None:  # the server was started a moment ago
-            continue
-        due = dt.datetime.fromisoformat(state.due_at)
-        overdue = (now - due).total_seconds() > max(_LATE_S, duty.every_s)
-        if overdue or state.failures >= _MOST_FAILURES:
-            late.append(duty.name)
-        names = ("done_at", "outcome", "detail", "due_at")
-        duties[duty.name] = record_json.fields_of(state, *names)
-    return {"ok": not late, "overdue": late, "duties": duties}
+    duties = health_of_duties(context.connection, site, context.now)
+    late = [duty.name for duty in duties if duty.overdue]
+    states = {
+        duty.name: fields_of(duty.state, "done_at", "outcome", "detail", "due_at")
+        for duty in duties
+    }
+    return {"ok": not late, "overdue": late, "duties": states}
 
 
 def _keys(context: PageContext) -> dict[str, bool]:

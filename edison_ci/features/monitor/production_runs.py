@@ -28,7 +28,7 @@ from edison_ci.features.monitor.production_trend import last_sample
 from edison_ci.numeric import counted
 from edison_ci.plan.selection import EVERYTHING
 from edison_ci.records import plain_text
-from edison_ci.store import audit, database
+from edison_ci.store import database
 from edison_ci.store.runs import PRODUCTION
 
 if TYPE_CHECKING:
@@ -190,8 +190,7 @@ def grade_new_sample(
     ended = grade_production(project, experiment, sample, request, factory)
     site = sites.Site(project.root, project.file)
     after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
-    entry = site.entry(site.actor(), "import production", experiment.id, after=after)
-    audit.write_audit(site.results, entry)
+    site.record(site.actor(), "import production", experiment.id, after=after)
     return ended
 
 

@@ -28,7 +28,6 @@ from edison_ci.features.monitor import scheduler as scheduling
 from edison_ci.features.monitor import schedules as schedule_files
 from edison_ci.numeric import counted
 from edison_ci.results import stored_runs
-from edison_ci.store import audit, database
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
@@ -432,9 +431,7 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
     )
     try:
         if only is not None:
-            row = site.entry(actor, "schedule run", only.full_name)
-            with database.open_for_change(site.results) as connection:
-                audit.add_audit(connection, row)
+            site.record(actor, "schedule run", only.full_name)
             _show_ended(terminal, site, scheduler.run_once(only, stop.wait))
         else:
             _run_until_stopped(terminal, site, scheduler, stop)

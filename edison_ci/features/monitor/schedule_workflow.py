@@ -26,7 +26,6 @@ from edison_ci.documents.files import WorkingTree, place_in, replace_file
 from edison_ci.errors import Location, UsageError
 from edison_ci.features.monitor.schedules import read_experiment, read_schedules
 from edison_ci.git.repository import Repository
-from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +87,7 @@ def sync_workflow(site: Site) -> SyncResult:
     if workflow.wanted is None:
         if workflow.before is None:
             return SyncResult(PATH, "none")
-        write_audit(site.results, site.entry(actor, "schedule sync", PATH, before="written"))
+        site.record(actor, "schedule sync", PATH, before="written")
         workflow.target.unlink()
         return SyncResult(PATH, "removed")
     also = tuple(_install_files(workflow.top))

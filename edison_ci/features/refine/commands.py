@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,6 @@ from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, ref
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.documents import record_json
 from edison_ci.errors import OutOfBudget, UsageError
-from edison_ci.execute import budgets
 from edison_ci.features.refine import library, refinement, refiner
 from edison_ci.features.refine import optimize as refine_optimize
 from edison_ci.features.refine import search as refine_search
@@ -27,7 +25,6 @@ from edison_ci.plan import estimate
 from edison_ci.plan import plan as planning
 from edison_ci.records import SuggestionStatus
 from edison_ci.stats import sentences
-from edison_ci.store import database, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -154,15 +151,11 @@ def refine(state: CliState, request: RefineCommandRequest) -> None:
 
 def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
     """Return the hint with a budget for which the same command goes through."""
-    project, experiment = target.project, target.experiment
-    results = project.root / project.file.results
-    if any(load.price is None for load in loads) or not results.exists():
+    sufficient = refine_trials.sufficient_budget(target, loads)
+    if sufficient is None:
         return otherwise
-    with closing(database.open_reader(results)) as reader:
-        spent = ledger.phase_costs(reader, experiment=experiment.id)
-    enough = budgets.sufficient_cost(loads, spent, done=False)
-    command = f"edison refine {experiment.id} --budget {in_cents(enough)}"
-    limit = budgets.run_limit(budgets.caps_of(project, experiment, "", None))
+    enough, limit = sufficient
+    command = f"edison refine {target.experiment.id} --budget {in_cents(enough)}"
     raised = ""
     if limit is not None and limit < enough:
         raised = f"raise stop.budget_usd to {in_cents(enough)}, and "

@@ -11,12 +11,12 @@ import asyncio
 import datetime as dt
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
-from edison_ci.execute.budgets import caps_of, run_limit
+from edison_ci.execute.budgets import caps_of, run_limit, sufficient_cost
 from edison_ci.execute.run_options import BaseReference, RunOptions, allow_code
 from edison_ci.execute.session import Session
 from edison_ci.execute.standalone import standalone_client
@@ -30,7 +30,7 @@ from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.records import PromptId, RunStatus
 from edison_ci.results.spending import phase_prices
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import SpendingCap, booked
+from edison_ci.store.ledger import SpendingCap, booked, phase_costs
 from edison_ci.store.runs import TRIAL, done_trial, move_run
 from edison_ci.store.writer import Writer
 
@@ -189,6 +189,25 @@ class Allowance:
         """Return the lower of the limits of the command line and the experiment."""
         caps = caps_of(target.project, target.experiment, "", budget_microusd)
         return cls(run_limit(caps))
+
+
+class SufficientBudget(NamedTuple):
+    """A budget for which a refinement completes, and the limit that the files set."""
+
+    microusd: int
+    limit_microusd: int | None
+
+
+def sufficient_budget(target: RefineTarget, loads: Sequence[Load]) -> SufficientBudget | None:
+    """Return the budget for which the planned calls can be made; None if it is not known."""
+    project, experiment = target.project, target.experiment
+    results = project.root / project.file.results
+    if any(load.price is None for load in loads) or not results.exists():
+        return None
+    with closing(open_reader(results)) as reader:
+        past = phase_costs(reader, experiment=experiment.id)
+    limit = run_limit(caps_of(project, experiment, "", None))
+    return SufficientBudget(sufficient_cost(loads, past, done=False), limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from edison_ci.extras import faults_of, install_command
 from edison_ci.feature import commands
 from edison_ci.feature import load as load_place
 from edison_ci.git import command as git_command
-from edison_ci.proposals.context import ReviewContext
+from edison_ci.proposals import context
 from edison_ci.records import SuggestionStatus
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class _Tour:
         return answer.line
 
     def _best(self) -> Suggestion | None:
-        review = ReviewContext.of(load.load_project(self.folder), offline=True)
+        review = context.ReviewContext.of(load.load_project(self.folder), offline=True)
         proposed = review.suggestions(statuses=(SuggestionStatus.PROPOSED,))
         on_branches = (suggestion for suggestion in proposed if suggestion.branch is not None)
         return next(on_branches, proposed[0] if proposed else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +20,11 @@ from edison_ci.documents import record_json, signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.upkeep import maintenance, project_bundles, retention
 from edison_ci.numeric import counted, dollars
-from edison_ci.store import answers, database, integrity
-from edison_ci.store import backup as store_backup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from edison_ci.store.answers import FreedTexts
+    from edison_ci.store.answers import FreedTexts, ModelCache
+    from edison_ci.store.backup import BackupContent
+    from edison_ci.store.integrity import CheckResult
 
 
 @click.group(cls=EdisonGroup)
@@ -56,28 +53,26 @@ def check(state: CliState) -> None:
       edison admin db check --json
     """
     terminal, site = Terminal(state), _site(state)
-    with closing(database.open_reader(site.results)) as connection:
-        version, checks = database.version_of(connection), integrity.check_database(connection)
-    ok = all(result.ok for result in checks)
+    report = maintenance.check(site)
     if terminal.json:
         terminal.document(
             {
-                "ok": ok,
+                "ok": report.ok,
                 "path": site.file.results,
-                "version": version,
+                "version": report.version,
                 "size_bytes": site.results.stat().st_size,
                 "checks": [
                     {
                         "check": result.what,
                         **record_json.fields_of(result, "ok", "count", "problems", "more"),
                     }
-                    for result in checks
+                    for result in report.checks
                 ],
             }
         )
-    for result in checks:
+    for result in report.checks:
         _show(terminal, result)
-    if not ok:
+    if not report.ok:
         terminal.note("Next: restore a backup, and report a bug unless the disk failed")
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
@@ -160,7 +155,7 @@ def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
       edison admin db restore /mnt/copies/results.db --as-own --yes
     """
     terminal, site = Terminal(state), _site(state)
-    source = _backup_named(state, site, file)
+    source = maintenance.find_backup(site, state.folder, file)
     if not as_own:
         maintenance.require_own(site, source)
     preview = maintenance.preview_restore(site, source)
@@ -181,17 +176,7 @@ def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
         terminal.note("it could not be read; restart edison serve, if it runs")
 
 
-def _backup_named(state: CliState, site: sites.Site, file: Path) -> Path:
-    """Return the path of a backup; raises UsageError if there is none."""
-    for path in (state.folder / file, site.backups / file):
-        if path.is_file():
-            return path
-    names = [path.name for path in store_backup.backups_in(site.backups, site.results.stem)[:3]]
-    newest = f"the newest are {', '.join(names)}" if names else "make one: edison admin db backup"
-    raise UsageError(f"there is no backup {str(file)!r}", hint=newest)
-
-
-def _content(content: store_backup.BackupContent) -> str:
+def _content(content: BackupContent) -> str:
     at = (content.newest_run_at or "")[:16].replace("T", " ")
     return counted(content.runs, "run") + (f", newest {at} UTC" if at else "")
 
@@ -274,7 +259,7 @@ def adopt_file(state: CliState) -> None:
     )
 
 
-def _show(terminal: Terminal, result: integrity.CheckResult) -> None:
+def _show(terminal: Terminal, result: CheckResult) -> None:
     word = StyledText("ok  ", GOOD) if result.ok else StyledText("fail", BAD)
     terminal.result(word, f"  {result.what.ljust(10)}  {result.about} ({result.count:,})")
     for problem in result.problems:
@@ -310,12 +295,10 @@ def stats(state: CliState) -> None:
       edison admin cache stats --json
     """
     terminal, site = Terminal(state), _site(state)
-    with closing(database.open_reader(site.results)) as connection:
-        models = answers.cache_stats(connection)
+    stored = maintenance.stored_answers(site)
+    models, total = stored.models, stored.total
     if terminal.json:
-        terminal.document(
-            {"models": [asdict(model) for model in models], "total": _cache_total(models)}
-        )
+        terminal.document({"models": [asdict(model) for model in models], "total": total})
         return
     if not models:
         terminal.note("no answers are stored yet")
@@ -325,7 +308,6 @@ def stats(state: CliState) -> None:
     ]
     rows += [_cache_row(model) for model in models]
     terminal.table(rows, right=(1, 2, 3, 6, 7, 8))
-    total = _cache_total(models)
     used = f"{counted(total['answers'], 'answer')}, {counted(total['uses'], 'use')}"
     mark = simulated_mark(total["simulated"], total["answers"])
     terminal.result(
@@ -407,7 +389,7 @@ def _confirm(terminal: Terminal, what: str, hint: str) -> None:
     click.confirm("Continue?", abort=True, err=True)
 
 
-def _cache_row(model: answers.ModelCache) -> tuple[str, ...]:
+def _cache_row(model: ModelCache) -> tuple[str, ...]:
     return (
         model.model,
         f"{model.answers:,}",
@@ -420,14 +402,6 @@ def _cache_row(model: answers.ModelCache) -> tuple[str, ...]:
         dollars(model.saved_microusd),
         simulated_mark(model.simulated, model.answers),
     )
-
-
-def _cache_total(models: Sequence[answers.ModelCache]) -> dict[str, int]:
-    names = (
-        *("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd"),
-        "simulated",
-    )
-    return {name: sum(getattr(model, name) for model in models) for name in names}
 
 
 def _site(state: CliState) -> sites.Site:

@@ -14,7 +14,7 @@ from edison_ci.api.duties import DAY_S, Duty
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.features.upkeep.retention import apply_retention
 from edison_ci.numeric import counted
-from edison_ci.store import answers, audit, database, liveness
+from edison_ci.store import answers, audit, database, integrity, liveness
 from edison_ci.store import backup as store_backup
 
 if TYPE_CHECKING:
@@ -47,6 +47,27 @@ def upgrade(site: Site) -> UpgradeResult:
     return UpgradeResult(before, after, database.copy_before_upgrade(site.results))
 
 
+@dataclass(frozen=True, slots=True)
+class IntegrityReport:
+    """The results of all checks of a results file."""
+
+    version: int
+    checks: list[integrity.CheckResult]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(check.ok for check in self.checks)
+
+
+def check(site: Site) -> IntegrityReport:
+    """Check the results file; changes nothing."""
+    with closing(database.open_reader(site.results)) as connection:
+        return IntegrityReport(
+            database.version_of(connection), integrity.check_database(connection)
+        )
+
+
 _SPARE_BYTES = 100_000_000
 """Free space that a backup leaves for runs."""
 
@@ -54,6 +75,16 @@ _SPARE_BYTES = 100_000_000
 def make_backup(site: Site, keep: int) -> store_backup.Backup:
     """Copy the results file to the folder of backups, and keep the `keep` newest there."""
     return store_backup.back_up(site.results, site.backups, stamp=_stamp(site), keep=keep)
+
+
+def find_backup(site: Site, folder: Path, file: Path) -> Path:
+    """Return the path of a backup in a folder, or among the backups; raises UsageError."""
+    for path in (folder / file, site.backups / file):
+        if path.is_file():
+            return path
+    names = [path.name for path in store_backup.backups_in(site.backups, site.results.stem)[:3]]
+    newest = f"the newest are {', '.join(names)}" if names else "make one: edison admin db backup"
+    raise UsageError(f"there is no backup {str(file)!r}", hint=newest)
 
 
 def make_daily_backup(site: Site) -> str:
@@ -146,6 +177,28 @@ class CacheSelection:
     everything: bool = False
     """Whether texts that cells refer to are cleared too."""
     older_than_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswers:
+    """The stored answers by model."""
+
+    models: list[answers.ModelCache]
+
+    @property
+    def total(self) -> dict[str, int]:
+        """The sums over all models."""
+        counts = ("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd")
+        return {
+            name: sum(getattr(model, name) for model in self.models)
+            for name in (*counts, "simulated")
+        }
+
+
+def stored_answers(site: Site) -> StoredAnswers:
+    """Return how many answers are stored, and what their reuse saved."""
+    with closing(database.open_reader(site.results)) as connection:
+        return StoredAnswers(answers.cache_stats(connection))
 
 
 def preview_clear(site: Site, selection: CacheSelection) -> answers.FreedTexts:
