@@ -71,7 +71,7 @@ def _of_results(context: PageContext) -> dict[str, Any]:
         schedules = read_schedules(site).schedules
         if any(schedule.active for schedule in schedules):
             scheduler = scheduler_status(site, schedules)
-            seen = record_json.fields_of(scheduler, "running", "seen_at", detail="sentence")
+            seen = fields_of(scheduler, "running", "seen_at", detail="sentence")
             checks["scheduler"] = {"ok": not scheduler.missing, **seen}
     return checks
 

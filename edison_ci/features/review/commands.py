@@ -49,9 +49,6 @@ def review() -> None:
     """
 
 
-# --- listing --------------------------------------------------------------------------------------
-
-
 @review.command("list", cls=EdisonCommand)
 @click.option("--all", "everything", is_flag=True, help="Also list decided suggestions.")
 @click.option("--experiment", metavar="NAME", help="List only suggestions for this experiment.")
@@ -171,9 +168,6 @@ def _show_status(
     if suggestion.status is SuggestionStatus.PROPOSED:
         terminal.note(f"accept it:  edison review approve {suggestion.id}")
         terminal.note(f'reject it:  edison review reject {suggestion.id} --reason "..."')
-
-
-# --- decisions ------------------------------------------------------------------------------------
 
 
 @review.command(cls=EdisonCommand)

@@ -142,9 +142,6 @@ class DecisionResult:
     """Ids of other suggestions that it superseded."""
 
 
-# --- approve --------------------------------------------------------------------------------------
-
-
 async def approve(
     review: ReviewContext,
     suggestion: suggestions.Suggestion,
@@ -351,9 +348,6 @@ def _record_applied(
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
     moved = review.move(actor, action, suggestion, SuggestionStatus.APPLIED, **changes)
     return DecisionResult(moved, notes, supersede_others(review, actor, moved))
-
-
-# --- reject and comment ---------------------------------------------------------------------------
 
 
 async def reject(
