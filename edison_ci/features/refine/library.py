@@ -23,7 +23,6 @@ from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.proposal import ProposeOptions, newest, propose_suggestion
 from edison_ci.records import SuggestionStatus
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.suggestions import list_suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -136,7 +135,7 @@ def propose(
     """
     review = ReviewContext.of(project, offline=not open_pr)
     if suggestion is None:
-        chosen = newest(review.read(list_suggestions), force=force)
+        chosen = newest(review.suggestions(), force=force)
     else:
         chosen = review.find(suggestion)
     if chosen is None:

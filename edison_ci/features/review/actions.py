@@ -36,13 +36,12 @@ from edison_ci.proposals.approvals import is_author, stored_approvals
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
 from edison_ci.records import OPEN_STATUSES, SuggestionStatus
-from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.results.stored_runs import cell_by_start, open_results
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import Suggestion, decided_already
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
     from edison_ci.access.site import Actor, Site
@@ -200,8 +199,8 @@ class ReviewActions:
     ) -> ManualGrade:
         """Store a person's grade of a cell's answer, unless it equals their last one."""
         project = load_project(site.root)
+        run, _ = _cell_of(site, cell)
         with _grading, closing(open_reader(site.results)) as reader:
-            run = find_run(reader, _run_of(reader, cell))
             experiment = project.experiment(run.experiment)
             human_grade = dataclasses.replace(
                 human_grade, criteria=_criterion_scores(experiment, criteria)
@@ -286,17 +285,12 @@ class ReviewActions:
         return review, review.find(suggestion_id)
 
 
-def _run_of(reader: sqlite3.Connection, cell: str) -> str:
-    run_id = run_of_cell(reader, cell)
-    if run_id is None:
-        raise UsageError(f"there is no cell {cell!r}", hint="open it from the page of its run")
-    return run_id
-
-
 def _cell_of(site: Site, cell: str) -> tuple[Run, CellRow]:
-    with closing(open_reader(site.results)) as reader:
-        run = find_run(reader, _run_of(reader, cell))
-        return run, find_cell(reader, run.id, cell)
+    with open_results(site.results) as reader:
+        place = cell_by_start(reader, cell)
+        if place is None:
+            raise UsageError(f"there is no cell {cell!r}", hint="open it from the page of its run")
+        return find_run(reader, place[0]), place[1]
 
 
 def _audited(done: Proposed) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from edison_ci.proposals.branches import merged_changes
 from edison_ci.proposals.context import supersede_others
 from edison_ci.proposals.prompt_file import is_result
 from edison_ci.records import SuggestionStatus
-from edison_ci.store.suggestions import MOVES, Suggestion, list_suggestions
+from edison_ci.store.suggestions import MOVES, Suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ class _ForgeChange(NamedTuple):
 async def sync(review: ReviewContext, *, timing: Timing | None = None) -> SyncResult:
     """Record decisions made elsewhere, and return what has changed."""
     actor = review.site.require(Role.REVIEWER, "review sync")
-    watched = review.read(lambda connection: list_suggestions(connection, statuses=_WATCHED))
+    watched = review.suggestions(statuses=_WATCHED)
     changed, problems, git = [], [], _ByGit(review)
     pulls: dict[int, PullRequest] = {}
     async with review.github(timing) as github:
