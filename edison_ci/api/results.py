@@ -114,7 +114,7 @@ class Result(RunResult):
 
     def _repr_html_(self) -> str:
         """Return the run as HTML for a notebook."""
-        return result_html(self, Cells(self.connection).failing(self))
+        return result_html(self)
 
 
 def result(project: Project, wanted: str = "latest") -> Result:

@@ -105,10 +105,11 @@ def html_page(report: Report, runs: Sequence[PageRun], *, unfolded: bool = False
     )
 
 
-def result_html(view: RunResult, failing: FailingCells) -> str:
-    """Return one run as an HTML fragment with its stylesheet, for a notebook."""
-    run = _run_values(PageRun(view, failing, {}), unfolded=False)
-    return _render("notebook.html", style=Markup(stylesheet()), run=run)
+def result_html(view: RunResult) -> str:
+    """Return the scores of one run as an HTML table, for a notebook."""
+    run = view.run
+    about = ", ".join((run.verdict or run.status.lower(), *map(str, view.labels)))
+    return data_table(scores_table(view), caption=f"{run.experiment}, run {run.id}: {about}")
 
 
 def whole_page(title: str, content: Iterable[Markup | None]) -> str:

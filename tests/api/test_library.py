@@ -200,8 +200,7 @@ class Tags(HTMLParser):
 def test_a_notebook_shows_a_result(found: Result) -> None:
     page = Tags()
     page.feed(found._repr_html_())
-    assert "svg" in page.tags and "table" in page.tags
-    assert not page.tags & {"script", "iframe", "link"}
+    assert page.tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "bdi"}
     assert found.run.id in page.text
     assert "simulated" in page.text
 
