@@ -492,7 +492,7 @@ def _split_known(
         if not same:
             raise UsageError(
                 f"a different run {run_id} exists already",
-                hint="nothing was imported; the bundle is of another project, or was modified",
+                hint="nothing was imported; the bundle comes from another project, or was modified",
             )
     return ImportedRuns(
         new=tuple(run for run in runs if run.id not in known),

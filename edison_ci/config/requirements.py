@@ -145,7 +145,7 @@ def weights_of(model: Model, environ: Mapping[str, str] = os.environ) -> Path:
         raise UsageError(
             f"the file that {name} names cannot be read: {error.strerror}", hint=hint
         ) from None
-    raise UsageError(f"the file that {name} names is no GGUF file", hint=hint)
+    raise UsageError(f"the file that {name} names is not a GGUF file", hint=hint)
 
 
 def _graders(project: Project, experiment: Experiment) -> Iterator[str | None]:

@@ -160,7 +160,7 @@ def _read_headers(lines: Sequence[str], path: str) -> int:
             seen.append(sign)
         elif not (seen == ["git"] and _INDEX.match(line)):
             raise PatchRefused(
-                f"line {number} is no header of a unified diff: {brief(line)}; "
+                f"line {number} is not a header of a unified diff: {brief(line)}; "
                 f"the first lines are --- a/{path} and +++ b/{path}"
             )
     else:
@@ -181,7 +181,7 @@ def _require_path(written: str, side: str, path: str) -> None:
         what = "makes a new file" if side == "a" else "deletes the file"
         raise PatchRefused(f"the diff {what}; only the text of the prompt may change")
     if written not in (path, f"{side}/{path}"):
-        raise PatchRefused(f"the diff is of {brief(written)}; the only file to change is {path}")
+        raise PatchRefused(f"the diff changes {brief(written)}; the only file to change is {path}")
 
 
 def _read_hunks(lines: Sequence[str], start: int, path: str) -> Iterator[Hunk]:
@@ -208,10 +208,10 @@ def _not_a_hunk(line: str, number: int, hunk: int, path: str) -> PatchRefused:
             f"says; the only file to change is {path}"
         )
     if line.startswith("@@"):
-        return PatchRefused(f"line {number} is no proper @@ -a,b +c,d @@ line: {brief(line)}")
+        return PatchRefused(f"line {number} is not a valid @@ -a,b +c,d @@ line: {brief(line)}")
     if line == NO_NEWLINE or line[:1] in (" ", "+", "-", ""):
         return PatchRefused(f"hunk {hunk} has more lines than its @@ line says (line {number})")
-    return PatchRefused(f"line {number} is no line of a diff: {brief(line)}")
+    return PatchRefused(f"line {number} is not a line of a diff: {brief(line)}")
 
 
 def _read_body(

@@ -161,7 +161,7 @@ def _refuse_apart(first: ShardFileRun, other: ShardFileRun) -> None:
     differing = ", ".join(place for place in places if place != "command line")
     if first.run.plan_hash != other.run.plan_hash:
         raise UsageError(
-            f"{other} is of another plan than {first}: {differing or 'cases'} changed",
+            f"{other} has another plan than {first}: {differing or 'cases'} changed",
             hint="run all shards of the same commit",
         )
     if first.run.base_commit != other.run.base_commit:

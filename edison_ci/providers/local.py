@@ -61,7 +61,7 @@ def load(path: Path, *, threads: int, context: int) -> LoadedModel:
         return LoadedModel(xllamacpp.Server(params))
     except (RuntimeError, ValueError):
         raise UsageError(
-            f"{path.name} cannot be loaded: it is no model, is damaged, or needs more memory",
+            f"{path.name} cannot be loaded: it is not a model, is damaged, or needs more memory",
             hint="download it again, or set a smaller options.context",
         ) from None
 

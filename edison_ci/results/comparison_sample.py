@@ -352,7 +352,9 @@ class Operands:
 
     def _production(self, experiment: str | None) -> CellChoice:
         if experiment is None:
-            raise UsageError("production of which experiment?", hint="add --experiment NAME")
+            raise UsageError(
+                "production needs the name of an experiment", hint="add --experiment NAME"
+            )
         for prompt in self.project.experiment(experiment).prompts:
             if prompt.header.production:
                 version = production_version(prompt, self.project.root)
@@ -372,7 +374,9 @@ class Operands:
             raise self._unknown(name, error) from None
         if experiment is None:
             names = ", ".join(self.project.experiments)
-            raise UsageError(f"{name} of which experiment?", hint=f"add --experiment: {names}")
+            raise UsageError(
+                f"{name} needs the name of an experiment", hint=f"add --experiment: {names}"
+            )
         if beside is not None and beside.side == Side.HEAD and beside.run.base_commit == commit:
             return CellChoice(name, beside.run, Side.BASE)  # measured together, on one eval suite
         run = self._newest(f"commit_id = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)

@@ -59,7 +59,7 @@ class Change:
         try:
             return cls(**{**value, "action": SteeringAction(value["action"])})
         except (KeyError, TypeError, ValueError):
-            raise UsageError("the request is of another version of edison") from None
+            raise UsageError("the request comes from another version of edison") from None
 
     @property
     def words(self) -> str:

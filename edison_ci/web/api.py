@@ -250,7 +250,7 @@ def text_field(body: Mapping[str, Any], name: str) -> str:
     """Return a text of the body; raises ApiError."""
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise ApiError(400, "invalid", f"the field {name!r} is missing or is no text")
+        raise ApiError(400, "invalid", f"the field {name!r} is missing or is not text")
     return value
 
 
@@ -294,7 +294,7 @@ def _change(body: Mapping[str, Any]) -> Change:
     model = text_field(body, "model") if "model" in fields else ""
     calls = body.get("calls")
     if "calls" in fields and (not isinstance(calls, int) or isinstance(calls, bool)):
-        raise ApiError(400, "invalid", "the field 'calls' is missing or is no whole number")
+        raise ApiError(400, "invalid", "the field 'calls' is missing or is not a whole number")
     return steering_change(action, model, calls, budget)
 
 

@@ -409,7 +409,7 @@ def test_a_shard_of_another_plan_is_refused(edison: Edison, pair: Folder) -> Non
     assert edison(pair, "run", "-q", "--shard", "2/2").code == 0
     keep(pair, "shards/2.db")
     said = refused(edison, pair, "shards/1.db", "shards/2.db")
-    assert "is of another plan than" in said
+    assert "has another plan than" in said
     assert "prompts/hello.md changed" in said
 
 

@@ -440,7 +440,7 @@ def test_a_local_model_that_is_damaged_is_refused(
     path.write_bytes(b"no weights")
     monkeypatch.setenv("MY_GGUF", str(path))
     done = edison(project, "run", "--json")
-    told = "model 'small' cannot be called: the file that MY_GGUF names is no GGUF file"
+    told = "model 'small' cannot be called: the file that MY_GGUF names is not a GGUF file"
     hint = "set MY_GGUF to the path of a .gguf file"
     assert (done.code, problems(done)) == (2, [("models.yaml:1:1", "model-file", told, hint)])
     path.write_bytes(b"GGUF and no more")

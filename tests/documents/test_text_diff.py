@@ -65,9 +65,9 @@ def test_lines_removed_in_a_row_are_counted_across_hunks() -> None:
 
 BAD = {
     "empty": ("  \n", "empty"),
-    "no diff": ("Just be nicer.\n", "no header of a unified diff"),
-    "prose before": (f"Here it is:\n{GOOD}", "line 1 is no header"),
-    "prose after": (f"{GOOD}Hope this helps!\n", "no line of a diff"),
+    "no diff": ("Just be nicer.\n", "not a header of a unified diff"),
+    "prose before": (f"Here it is:\n{GOOD}", "line 1 is not a header"),
+    "prose after": (f"{GOOD}Hope this helps!\n", "not a line of a diff"),
     "wrong context": (GOOD.replace(" Write a", " Write the"), "line 8 of the prompt is"),
     "wrong place": (GOOD.replace("-7,3 +7,4", "-6,3 +6,4"), "that text is line 7"),
     "beyond the end": (GOOD.replace("-7,3 +7,4", "-70,3 +70,4"), "the prompt has 10 lines"),
@@ -80,12 +80,12 @@ BAD = {
     "no context": (HEAD + "@@ -7,0 +8,1 @@\n+Be brief.\n", "needs a line of context"),
     "no change": (HEAD + "@@ -7,1 +7,1 @@\n # user\n", "changes nothing"),
     "no hunk": (HEAD, "changes nothing"),
-    "odd hunk": (HEAD + "@@ somewhere @@\n # user\n", "no proper @@"),
+    "odd hunk": (HEAD + "@@ somewhere @@\n # user\n", "not a valid @@"),
     "odd line": (GOOD.replace("+Be", "Be"), "starts with neither"),
-    "huge numbers": (GOOD.replace("-7,3", f"-{10**30},3"), "no proper @@"),
+    "huge numbers": (GOOD.replace("-7,3", f"-{10**30},3"), "not a valid @@"),
     "other file": (GOOD.replace("reply.md", "other.md"), "the only file to change is"),
     "outside": (GOOD.replace(PATH, "../../etc/passwd"), "the only file to change is"),
-    "one side elsewhere": (GOOD.replace(f"b/{PATH}", "b/edison.yaml"), "of 'b/edison.yaml'"),
+    "one side elsewhere": (GOOD.replace(f"b/{PATH}", "b/edison.yaml"), "changes 'b/edison.yaml'"),
     "second file": (
         GOOD + "--- a/edison.yaml\n+++ b/edison.yaml\n@@ -1 +1 @@\n-a\n+b\n",
         "starts a second file",

@@ -309,7 +309,7 @@ def test_a_variable_that_names_no_weights_is_refused(
     assert said() == "the file that MY_GGUF names cannot be read: Is a directory"
     (tmp_path / "secret-name").write_bytes(b"GGU")
     monkeypatch.setenv("MY_GGUF", str(tmp_path / "secret-name"))
-    assert said() == "the file that MY_GGUF names is no GGUF file"
+    assert said() == "the file that MY_GGUF names is not a GGUF file"
 
 
 @pytest.mark.parametrize("size", [100, 50_000_000])
@@ -318,7 +318,9 @@ def test_a_damaged_file_is_refused_before_a_call(
 ) -> None:
     monkeypatch.setenv("MY_GGUF", str(truncated(tmp_path, size)))
     assert missing(model(MINE)) == []
-    with pytest.raises(UsageError, match=r"mine\.gguf cannot be loaded: it is no model") as failed:
+    with pytest.raises(
+        UsageError, match=r"mine\.gguf cannot be loaded: it is not a model"
+    ) as failed:
         provider_for(model(MINE))
     assert failed.value.hint == "download it again, or set a smaller options.context"
 

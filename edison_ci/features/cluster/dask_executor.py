@@ -574,7 +574,7 @@ def _translated() -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # a hostile message makes its decoders raise anything
-        raise WireError(f"it sent what is no message ({type(error).__name__})") from None
+        raise WireError(f"it sent an invalid message ({type(error).__name__})") from None
 
 
 def _lost(message: str, *, charged: bool) -> CallError:
@@ -586,7 +586,7 @@ def _lost(message: str, *, charged: bool) -> CallError:
 def _welcome(reply: object) -> Welcome:
     """Return what a worker answers to a hello; raises WireError if it does not take the run."""
     if not isinstance(reply, dict) or len(reply) != 1:
-        raise WireError("it is no worker of edison: start it with edison worker")
+        raise WireError("it is not a worker of edison: start it with edison worker")
     if "refused" in reply:
         raise WireError(f"it refuses the run: {short(reply['refused'])}")
     welcome = read_welcome(reply.get("welcome"))

@@ -421,7 +421,7 @@ def check_name(name: str, shape: CaseShape) -> None:
     """Raise UsageError if a column cannot get this name; '' leaves it out."""
     if name and name not in shape.names and not re.fullmatch(rf"{_METADATA}[\w-]{{1,50}}", name):
         hint = did_you_mean(name, shape.names, label="names") + "; or metadata.NAME"
-        raise UsageError(f"{short(name)} is no part of a case", hint=hint)
+        raise UsageError(f"{short(name)} is not a part of a case", hint=hint)
 
 
 def missing_inputs(names: Mapping[str, str], shape: CaseShape) -> list[str]:

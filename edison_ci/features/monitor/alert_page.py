@@ -111,7 +111,7 @@ def mute_alert(sent: FormRequest) -> str:
         unmute(sent.site, target, actor=sent.actor)
         return _back(sent, f"No longer muted: {target.words}.")
     if hours not in MUTES:
-        raise UsageError("this is no time to mute for", hint="go back and choose one")
+        raise UsageError("unknown length of a mute", hint="go back and choose one")
     made = mute(sent.site, target, dt.timedelta(hours=int(hours)), actor=sent.actor)
     until = made.until[:16].replace("T", " ")
     return _back(sent, f"Notifications of {target.words} are muted until {until} UTC.")

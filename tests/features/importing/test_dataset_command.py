@@ -196,7 +196,7 @@ def test_what_cannot_be_read_is_refused_and_nothing_changes(
 
 UNFIT_OPTIONS = [
     (("--map", "nme=name"), "there is no column 'nme'"),
-    (("--map", "who=nam"), "'nam' is no part of a case"),
+    (("--map", "who=nam"), "'nam' is not a part of a case"),
     (("--map", "who"), "--map 'who' is not COLUMN=NAME"),
     (("--map", "who=name", "--map", "id=name"), "'who', 'id' are both 'name'"),
     (("--kind", "synthetic"), "--kind is for a new file"),
