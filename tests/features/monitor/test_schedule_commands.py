@@ -17,8 +17,7 @@ from tests.opened import opened
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

@@ -19,8 +19,7 @@ from edison_ci.store.liveness import ProcessLock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

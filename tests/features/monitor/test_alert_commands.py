@@ -15,8 +15,7 @@ from edison_ci.features.monitor.alerts import raise_alert
 from edison_ci.store.database import open_for_change
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

@@ -12,8 +12,7 @@ from docs.sample import build
 from edison_ci.store.liveness import ProcessLock
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

@@ -11,14 +11,13 @@ import pytest
 from edison_ci.features.monitor.production_trend import production_trend
 from edison_ci.results.trends import drift_of, points_of
 from edison_ci.store.database import open_database
-from tests.cli.test_schedule import started
 from tests.cli.test_trends import days_ago, scores
+from tests.features.monitor.test_schedule_commands import started
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
     from edison_ci.features.monitor.production_trend import ProductionTrend
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

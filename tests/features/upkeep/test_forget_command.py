@@ -20,8 +20,7 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

@@ -18,8 +18,7 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 
