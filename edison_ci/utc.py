@@ -15,3 +15,8 @@ def timestamp(time: dt.datetime) -> str:
     if time.tzinfo is not dt.UTC:
         time = time.astimezone(dt.UTC)
     return f"{time.isoformat(timespec='milliseconds')[:-6]}Z"
+
+
+def to_minute(stored: str) -> str:
+    """Return a stored time for people, without its seconds."""
+    return f"{stored[:16].replace('T', ' ')} UTC"

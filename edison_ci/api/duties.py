@@ -184,7 +184,7 @@ class DutyStatus(NamedTuple):
         """The duty with its period and last time: `retention every day (last ...)`."""
         last = "not yet"
         if self.state is not None:
-            last = f"last {_minute(self.state.started_at)}"
+            last = f"last {utc.to_minute(self.state.started_at)}"
             if self.state.outcome in ("waiting", "failed"):
                 last += f", {self.state.outcome}: {self.state.detail}"
         return f"{self.duty.name} every {_period(self.duty.every_s)} ({last})"
@@ -198,7 +198,3 @@ def duty_statuses(site: Site) -> tuple[DutyStatus, ...]:
 
 def _period(seconds: int) -> str:
     return "day" if seconds == DAY_S else duration(seconds)
-
-
-def _minute(time: str) -> str:
-    return f"{time[:16].replace('T', ' ')} UTC"

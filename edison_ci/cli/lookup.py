@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.access import job
+from edison_ci.access import site as sites
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.config import load, project_files
 from edison_ci.config import prompt as config_prompt
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from edison_ci.access.site import Site
     from edison_ci.cli.options import CliState
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
@@ -120,6 +122,14 @@ def _typed(name: str, text: str, kind: str) -> Json:
     if not config_prompt.fits(value, kind):
         raise UsageError(f"{name} is not a {kind}", hint=hint)
     return value
+
+
+def open_site(state: CliState) -> Site:
+    """Open the project of the working folder by its edison.yaml alone; other files may be invalid.
+
+    Raises ConfigError if that file is invalid.
+    """
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def open_project(state: CliState, *, to_report: bool = False) -> Project:

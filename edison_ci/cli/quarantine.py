@@ -13,7 +13,6 @@ from edison_ci.api.file_edits import DAYS, quarantine_case, release_case
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import load
 from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.numeric import counted, fixed
 from edison_ci.plan import selection
@@ -56,7 +55,7 @@ def list_cases(state: CliState) -> None:
       edison quarantine list --json
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     cases, today = site.quarantine(), _today()
     if terminal.json:
         terminal.document({"cases": [_entry(entry, today) for entry in cases]})
@@ -131,7 +130,7 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
       edison quarantine remove support-reply refund-1
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     entry = release_case(site, *names)
     if terminal.json:
         terminal.document({"removed": _entry(entry, _today())})

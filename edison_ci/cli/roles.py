@@ -15,7 +15,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
-from edison_ci.config import load, project_files
+from edison_ci.config import project_files
 from edison_ci.config.project import Role as RoleName
 from edison_ci.documents import files
 from edison_ci.documents.record_json import fields_of
@@ -72,7 +72,7 @@ def add(state: CliState, name: str, role: str, email: str | None) -> None:
       edison roles add bob reviewer
       edison roles add bob reviewer --email bob@example.com
     """
-    site, member = _site(state), member_edits.new_member(name, role, email)
+    site, member = lookup.open_site(state), member_edits.new_member(name, role, email)
     member_edits.add_member(site, member)
     _told(
         state,
@@ -93,7 +93,7 @@ def set_(state: CliState, name: str, role: str) -> None:
     Examples:
       edison roles set bob editor
     """
-    before = member_edits.set_role(_site(state), name, role)
+    before = member_edits.set_role(lookup.open_site(state), name, role)
     sentence = f"{member_edits.shown_name(before)} is {role}, before: {before.role}"
     changed = {**member_edits.member_entry(before), "role": role, "before": before.role}
     _told(state, sentence, {"changed": changed})
@@ -111,7 +111,7 @@ def remove(state: CliState, name: str) -> None:
     Examples:
       edison roles remove bob
     """
-    gone = member_edits.remove_member(_site(state), name)
+    gone = member_edits.remove_member(lookup.open_site(state), name)
     _told(
         state,
         f"{member_edits.shown_name(gone)} is no longer a member",
@@ -133,7 +133,7 @@ def transfer_(state: CliState, name: str) -> None:
     Examples:
       edison roles transfer bob
     """
-    new, old = member_edits.transfer(_site(state), name)
+    new, old = member_edits.transfer(lookup.open_site(state), name)
     sentence = (
         f"{member_edits.shown_name(new)} is an owner, and {member_edits.shown_name(old)} an admin"
     )
@@ -373,12 +373,8 @@ def _show_table(
         terminal.note(nothing)
 
 
-def _site(state: CliState) -> sites.Site:
-    return sites.open_site(state.enter_project(load.find_root(state.folder)))
-
-
 def _accounts(state: CliState) -> site_accounts.Accounts:
-    return site_accounts.Accounts(_site(state))
+    return site_accounts.Accounts(lookup.open_site(state))
 
 
 def _new_password(name: str) -> str:

@@ -19,7 +19,6 @@ from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.numeric import counted, rate
 from edison_ci.plan.selection import Selection, Shard, parse_shard
@@ -457,7 +456,7 @@ def resume(state: CliState, request: ResumeCommand) -> None:
       edison resume --on local:4
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     with stored_runs.open_runs(site) as runs:
         stored = lookup.find_run_or_newest(terminal, runs, request.wanted)
         batches = runs.has_open_batches(stored.experiment)

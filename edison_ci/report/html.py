@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from edison_ci import utc
 from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import NOTHING, counted, dollars, milliseconds, score
 from edison_ci.records import CellStatus, Side
@@ -236,7 +237,7 @@ def _drawn(draw: Callable[[Any], Drawing], chart: Any) -> Drawing | None:
 
 def _lead(view: RunResult) -> str:
     run = view.run
-    lead = f"Run {run.id}, {run.created_at[:16].replace('T', ' ')} UTC{suite_words(view)}."
+    lead = f"Run {run.id}, {utc.to_minute(run.created_at)}{suite_words(view)}."
     if view.against is not None and run.base_commit is not None:
         base = f"{run.base_ref} at {run.base_commit[:8]}"
         lead += f" Compared with {base} on {counted(view.against.n, 'case')}."

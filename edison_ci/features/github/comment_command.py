@@ -21,7 +21,6 @@ from edison_ci.api import audit_log, reports
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config import load
 from edison_ci.errors import (
     ConfigError,
     EdisonError,
@@ -440,7 +439,7 @@ def show_failure(terminal: Terminal, error: ForgeError, event: job_events.Event 
 def _site(state: CliState) -> sites.Site | None:
     """Return the project, if there is one; the actor must be allowed to read its results."""
     try:
-        site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+        site = lookup.open_site(state)
     except (ProjectNotFound, ConfigError):
         return None  # an invalid edison.yaml may be what there is to report
     site.require(sites.Role.VIEWER, _ACTION)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci.access import site as sites
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config import load
 from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode
 from edison_ci.features.github import roles_check
@@ -37,7 +36,7 @@ def check(state: CliState) -> None:
       edison roles check
       edison roles check --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     address, why = _forge(state, site)
     result = roles_check.check_roles(site, address, why_no_forge=why)
     if terminal.json:
@@ -72,7 +71,7 @@ def sync(state: CliState, only_check: bool) -> None:
       edison roles sync
       edison roles sync --check
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     file, advice = roles_check.code_owners(site), roles_check.protection_advice(site)
     outdated = not file.current
     if outdated and not only_check:
@@ -100,10 +99,6 @@ def sync(state: CliState, only_check: bool) -> None:
         terminal.note("See what is missing: edison roles check")
     if outdated and only_check:
         raise click.exceptions.Exit(ExitCode.GATE_FAILED)
-
-
-def _site(state: CliState) -> Site:
-    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def _forge(state: CliState, site: Site) -> tuple[RepositoryAddress | None, str]:

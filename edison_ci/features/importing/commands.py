@@ -16,6 +16,7 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import bundles
+from edison_ci.cli import lookup
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
@@ -59,7 +60,7 @@ def bundle(state: CliState, file: Path, dry_run: bool) -> None:
       edison import bundle run.zip --dry-run --json
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     taken = bundles.import_bundle(site, state.folder / file, dry_run=dry_run)
     if terminal.json:
         runs = [_as_json(run, new=new) for new, runs in ((True, taken.new), (False, taken.known))

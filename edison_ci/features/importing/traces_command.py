@@ -16,7 +16,7 @@ from edison_ci.api import traces as api_traces
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.config import cases, experiment, load
+from edison_ci.config import cases, experiment
 from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import ConfigError, Location, UsageError
@@ -90,7 +90,7 @@ def traces(state: CliState, request: TracesRequest) -> None:
     if not _VARIABLE.fullmatch(name) or name in ("system", "history", "expected", "output"):
         hint = "use letters, digits and _; not system, history, expected or output"
         raise UsageError(f"{name!r} is not a valid name of an input", hint=hint)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     path = _dataset_path(request.dataset)
     tree, source = file_to_import(state, request.file, (".jsonl", ".json"))
     options = api_traces.TraceOptions(name, request.expected, not request.keep_personal_data)

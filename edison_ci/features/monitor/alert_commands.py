@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.access import site as sites
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
-from edison_ci.config import load
 from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import alert_check
@@ -231,7 +229,7 @@ def _require_experiment(experiments: list[str], name: str) -> None:
 
 
 def _opened(state: CliState) -> tuple[Terminal, Site]:
-    return Terminal(state), sites.open_site(state.enter_project(load.find_root(state.folder)))
+    return Terminal(state), lookup.open_site(state)
 
 
 def local_time(stored: str) -> str:

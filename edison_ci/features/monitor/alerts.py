@@ -131,7 +131,7 @@ def _notice(alert: Alert, site: Site) -> Notice:
     occasion = _OCCASIONS.get(alert.condition, "alert")
     last = f"Acknowledge it: edison alerts ack {alert.id}"
     if not alert.open:
-        last = f"It was open from {alert.opened_at[:16].replace('T', ' ')} UTC: {alert.closed_why}."
+        last = f"It was open from {utc.to_minute(alert.opened_at)}: {alert.closed_why}."
     return Notice(
         occasion,
         _title(alert),

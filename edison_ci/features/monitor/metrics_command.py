@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from edison_ci.access import site as sites
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
@@ -26,7 +25,7 @@ def metrics(state: CliState) -> None:
       edison admin metrics --json
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     project, _ = load.inspect_project(files.WorkingTree(site.root), root=site.root)
     with lookup.results_of(site) as connection:
         source = report_metrics.MetricSource(connection, site.results, project, site.clock())

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import utc
 from edison_ci.access import site as sites
 from edison_ci.access.job import keys_at
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config import load
+from edison_ci.documents import record_json
 from edison_ci.errors import DeliveryError, EdisonError, ExitCode, UsageError
 from edison_ci.features.monitor import notifications as outgoing
 from edison_ci.features.monitor import outbox
@@ -53,7 +54,7 @@ def list_recipients(state: CliState) -> None:
       edison notifications list
       edison notifications list --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     counts = _counts(site)
     named = {recipient.name: recipient for recipient in site.file.notifications}
     rows = [(name, named.get(name), counts.get(name)) for name in dict.fromkeys([*named, *counts])]
@@ -79,18 +80,14 @@ def _show_recipient(
     if count is None:
         terminal.result("  no notifications yet")
         return
-    last = f"; last sent {_minute(count.last_sent_at)}" if count.last_sent_at else ""
+    last = f"; last sent {utc.to_minute(count.last_sent_at)}" if count.last_sent_at else ""
     terminal.result(
         f"  {count.waiting:,} waiting, {count.sent:,} sent, {count.failed:,} failed{last}"
     )
     if count.last_error and (count.waiting or count.failed):
         terminal.result("  ", StyledText(count.last_error, BAD), hang=2)
     if count.waiting and count.next_at is not None and count.last_error:
-        terminal.result(f"  tried again at {_minute(count.next_at)}")
-
-
-def _minute(time: str | None) -> str:
-    return f"{str(time)[:16].replace('T', ' ')} UTC"
+        terminal.result(f"  tried again at {utc.to_minute(count.next_at)}")
 
 
 @notifications.command("test", cls=EdisonCommand)
@@ -105,7 +102,7 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
       edison notifications test
       edison notifications test chat mail
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     chosen = _chosen(terminal, site, names)
     actor = site.require(
         sites.Role.EDITOR, "notifications test", ", ".join(recipient.name for recipient in chosen)
@@ -138,14 +135,14 @@ def send_waiting(state: CliState) -> None:
     Examples:
       edison notifications send
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     site.require(sites.Role.EDITOR, "notifications send")
     _refuse_offline(state)
     delivery = outgoing.deliver(site)
     if terminal.json:
         failed = (*delivery.problems, *delivery.unset)
         problems = [{"recipient": name, "error": why} for name, why in failed]
-        numbers = {"sent": delivery.sent, "given_up": delivery.given_up, "busy": delivery.busy}
+        numbers = record_json.fields_of(delivery, "sent", "given_up", "busy")
         terminal.document({**numbers, "problems": problems})
     elif delivery.busy:
         terminal.note("another process is sending notifications at the moment")
@@ -177,10 +174,6 @@ def _show_problems(terminal: Terminal, delivery: outgoing.Delivery) -> None:
         terminal.note(StyledText(f"{name}: ", ODD), f"not delivered yet: {why}")
     if delivery.given_up:
         terminal.note(f"{counted(delivery.given_up, 'notification')} given up after 3 days")
-
-
-def _site(state: CliState) -> sites.Site:
-    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def _refuse_offline(state: CliState) -> None:
@@ -253,15 +246,13 @@ def _as_json(
     count: outbox.RecipientCounts | None,
     environ: Mapping[str, str],
 ) -> dict[str, Any]:
+    counts = count or outbox.RecipientCounts(name)
     return {
         "recipient": name,
         "by": _way(recipient, environ),
         "on": [] if recipient is None else list(recipient.on),
         "texts": recipient is not None and recipient.texts,
-        "waiting": 0 if count is None else count.waiting,
-        "sent": 0 if count is None else count.sent,
-        "failed": 0 if count is None else count.failed,
-        "last_sent_at": None if count is None else count.last_sent_at,
-        "last_error": count.last_error or None if count is not None else None,
-        "next_attempt_at": None if count is None else count.next_at,
+        **record_json.fields_of(counts, "waiting", "sent", "failed", "last_sent_at"),
+        "last_error": counts.last_error or None,
+        "next_attempt_at": counts.next_at,
     }

@@ -42,13 +42,13 @@ class RecipientCounts:
     """How many notifications of a recipient are in each state, and the last of them."""
 
     recipient: str
-    waiting: int
-    sent: int
-    failed: int
-    last_sent_at: str | None
-    last_error: str
+    waiting: int = 0
+    sent: int = 0
+    failed: int = 0
+    last_sent_at: str | None = None
+    last_error: str = ""
     """The newest error of what waits or was given up; empty without one."""
-    next_at: str | None
+    next_at: str | None = None
     """When the next waiting one is tried."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci import utc
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
 from edison_ci.features.monitor.alerts import close_alert, raise_alert
 from edison_ci.features.monitor.schedule_rows import FireState
@@ -36,17 +37,17 @@ def alert_paused(connection: sqlite3.Connection, site: Site, fire: Fire, reason:
 
 
 def _raise_skipped(connection: sqlite3.Connection, site: Site, fire: Fire, outcome: str) -> None:
-    sentence = f"The run of {_when(fire)} by {fire.schedule} {outcome}."
+    sentence = f"The run of {utc.to_minute(fire.due_at)} by {fire.schedule} {outcome}."
     _raise(connection, site, fire, Finding(Condition.FIRE_SKIPPED, Level.WARN, sentence))
 
 
 def alert_missed(connection: sqlite3.Connection, site: Site, fire: Fire) -> None:
     """Raise the alert that a time, or several in one row, passed without a run."""
+    first, last = utc.to_minute(fire.due_at), utc.to_minute(fire.last_due_at)
     if fire.fires > 1:
-        last = _when(replace(fire, due_at=fire.last_due_at))
-        what = f"{counted(fire.fires, 'run')} by {fire.schedule} from {_when(fire)} to {last}"
+        what = f"{counted(fire.fires, 'run')} by {fire.schedule} from {first} to {last}"
     else:
-        what = f"The run of {_when(fire)} by {fire.schedule}"
+        what = f"The run of {first} by {fire.schedule}"
     verb = "could not start" if fire.state is FireState.FAILED else "missed"
     were = "" if verb == "could not start" else "were " if fire.fires > 1 else "was "
     level = Level.WARN if fire.fires == 1 else Level.ALERT
@@ -69,7 +70,3 @@ def _raise(connection: sqlite3.Connection, site: Site, fire: Fire, finding: Find
     detail = {"schedule": fire.schedule, "due_at": fire.due_at}
     about = replace(finding, experiment=fire.experiment, run_id=fire.run_id, detail=detail)
     raise_alert(connection, site, about)
-
-
-def _when(fire: Fire) -> str:
-    return f"{fire.due_at[:16].replace('T', ' ')} UTC"

@@ -15,11 +15,11 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import duties
-from edison_ci.cli import summary
+from edison_ci.cli import lookup, summary
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first, takes
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
-from edison_ci.config import load, sections
+from edison_ci.config import sections
 from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import schedule_rows as store_schedules
@@ -78,7 +78,7 @@ def list_schedules(state: CliState) -> None:
       edison schedule list
       edison schedule list --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     overview = schedule_files.schedule_overview(site)
     scheduler = schedule_files.scheduler_status(
         site, [line.schedule for line in overview.schedules]
@@ -223,7 +223,7 @@ def add(state: CliState, new: NewSchedule) -> None:
       edison schedule add support-reply --every monday --at 06:30 --budget 2
       edison schedule add support-reply --cron "0 */6 * * 1-5" --name often
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     entry = new.entry()
     added = schedule_files.add_schedule(site, new.experiment, entry)
     if terminal.json:
@@ -270,7 +270,7 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
       edison schedule remove weekdays
       edison schedule remove support-reply weekdays
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     scheduled = _find(schedule_files.read_schedules(site), names)
     schedule_files.remove_schedule(site, scheduled)
     if terminal.json:
@@ -310,7 +310,7 @@ def disable(state: CliState, names: tuple[str | None, str]) -> None:
 
 
 def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None:
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     scheduled = _find(schedule_files.read_schedules(site), names)
     changed = schedule_files.enable_schedule(site, scheduled, to=to)
     again = _find(schedule_files.read_schedules(site), (scheduled.experiment, scheduled.name))
@@ -343,7 +343,7 @@ def sync(state: CliState, check: bool) -> None:
       edison schedule sync
       edison schedule sync --check
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     if check:
         _check_workflow(terminal, site)
         return
@@ -410,7 +410,7 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
       edison schedule run weekdays --now
       edison schedule run support-reply weekdays --now
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     if bool(names) != now or len(names) > 2:
         raise UsageError(
             "--now takes the name of a schedule" if now else "NAME needs --now",
@@ -479,10 +479,6 @@ def _split(names: tuple[str, ...]) -> tuple[str | None, str]:
 
 def _find(files: ScheduleFiles, names: tuple[str | None, str]) -> Scheduled:
     return schedule_files.find_schedule(files, *names)
-
-
-def _site(state: CliState) -> Site:
-    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def both_times(time: dt.datetime) -> str:

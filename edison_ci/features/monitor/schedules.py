@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.config.cron import next_fire
@@ -263,20 +264,18 @@ def _scheduler(site: Site, rows: list[SchedulerRow], *, watched: bool) -> Schedu
     if not alive:
         last = rows[0]
         how = "stopped" if last.stopped_at else "killed"
-        sentence = f"{how}, last seen {_minute(last.seen_at)}; start it with: edison schedule run"
+        sentence = (
+            f"{how}, last seen {utc.to_minute(last.seen_at)}; start it with: edison schedule run"
+        )
         return SchedulerStatus(False, sentence, last.seen_at, missing=watched)
     row = alive[0]
     silent = site.clock() - dt.datetime.fromisoformat(row.seen_at)
     if silent > _SILENT:
-        sentence = f"hangs: no heartbeat since {_minute(row.seen_at)}"
+        sentence = f"hangs: no heartbeat since {utc.to_minute(row.seen_at)}"
         return SchedulerStatus(False, sentence, row.seen_at, missing=watched)
     more = f", {len(alive)} of them" if len(alive) > 1 else ""
-    sentence = f"running since {_minute(row.started_at)}{more}"
+    sentence = f"running since {utc.to_minute(row.started_at)}{more}"
     return SchedulerStatus(True, sentence, row.seen_at)
-
-
-def _minute(time: str) -> str:
-    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def schedulers_folder(site: Site) -> Path:

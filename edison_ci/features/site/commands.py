@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci.access import site as sites
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.config import load
 from edison_ci.features.site import transfer
 from edison_ci.features.site import transfer as run_transfer
 from edison_ci.numeric import counted
@@ -65,7 +64,7 @@ def pull(state: CliState, url: str, runs: tuple[str, ...]) -> None:
 
 def _move(state: CliState, url: str, runs: Sequence[str], move: Move, word: str) -> None:
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     moved = []
     with transfer.connect(site, url, offline=state.offline) as remote:
         for sent in move(remote, runs, _meter(terminal)):

@@ -144,8 +144,8 @@ def projects(context: PageContext) -> Page:
     text, home = context.args.text("q").casefold(), current_site(server.home)
     seen = server.projects.for_visitor(home, actor.identity) if actor is not None else ()
     visible = [(project, role) for project, role in seen if _matches(text, project)]
-    visible.sort(key=lambda one: one[0].name)
-    visible.sort(key=lambda one: one[0].changed_at or "", reverse=True)
+    visible.sort(key=lambda row: row[0].name)
+    visible.sort(key=lambda row: row[0].changed_at or "", reverse=True)
     page = paged(context, visible, "projects", q=context.args.text("q"))
     lines = [
         ProjectLine(

@@ -13,9 +13,9 @@ import click
 from edison_ci.access import own_results, proposal_terms
 from edison_ci.access import site as sites
 from edison_ci.api import recordings
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
-from edison_ci.config import load
 from edison_ci.documents import record_json, signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.upkeep import maintenance, project_bundles, retention
@@ -52,7 +52,7 @@ def check(state: CliState) -> None:
       edison admin db check
       edison admin db check --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     report = maintenance.check(site)
     if terminal.json:
         terminal.document(
@@ -88,7 +88,7 @@ def upgrade_file(state: CliState) -> None:
     Examples:
       edison admin db upgrade
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     done = maintenance.upgrade(site)
     copy = None if done.copy is None else _relative(done.copy, site.root)
     if terminal.json:
@@ -122,7 +122,7 @@ def backup(state: CliState, keep: int) -> None:
       edison admin db backup
       edison admin db backup --keep 7 --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     site.require(sites.Role.VIEWER, "db backup")
     made = maintenance.make_backup(site, keep)
     path = _relative(made.path, site.root)
@@ -154,7 +154,7 @@ def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
       edison admin db restore results-20261115T051816Z.db
       edison admin db restore /mnt/copies/results.db --as-own --yes
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     source = maintenance.find_backup(site, state.folder, file)
     if not as_own:
         maintenance.require_own(site, source)
@@ -249,7 +249,7 @@ def adopt_file(state: CliState) -> None:
     Examples:
       edison admin db adopt
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     done = own_results.adopt(site.results)
     if terminal.json:
         terminal.document({"path": site.file.results, "adopted": done})
@@ -294,7 +294,7 @@ def stats(state: CliState) -> None:
       edison admin cache stats
       edison admin cache stats --json
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     stored = maintenance.stored_answers(site)
     models, total = stored.models, stored.total
     if terminal.json:
@@ -342,7 +342,7 @@ def clear_cache(
       edison admin cache clear --dry-run
       edison admin cache clear --older-than 30 --yes
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     selection = maintenance.CacheSelection(everything, days)
     gone = maintenance.preview_clear(site, selection)
     cleared = False
@@ -368,7 +368,7 @@ def export(state: CliState, file: Path) -> None:
     Examples:
       edison admin cache export recordings/all.jsonl
     """
-    terminal, site = Terminal(state), _site(state)
+    terminal, site = Terminal(state), lookup.open_site(state)
     path = state.folder / file
     count = recordings.export_recording(site, path)
     if terminal.json:
@@ -404,10 +404,6 @@ def _cache_row(model: ModelCache) -> tuple[str, ...]:
     )
 
 
-def _site(state: CliState) -> sites.Site:
-    return sites.open_site(state.enter_project(load.find_root(state.folder)))
-
-
 @click.command(cls=EdisonCommand)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
 @click.option("--vacuum", is_flag=True, help="Return the free space to the disk; takes a while.")
@@ -425,7 +421,7 @@ def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
       edison admin gc --vacuum
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     days = site.file.settings.retention_days
     before = site.results.stat().st_size if site.results.exists() else 0
     gone = retention.preview_gc(site) if dry_run else retention.gc(site, vacuum=vacuum)
@@ -473,7 +469,7 @@ def create_bundle(state: CliState, file: Path) -> None:
       edison admin bundle create project.zip
     """
     terminal = Terminal(state)
-    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    site = lookup.open_site(state)
     made = project_bundles.write_project_bundle(site, state.folder / file)
     if terminal.json:
         terminal.document({"file": str(file), **record_json.as_document(made)})
