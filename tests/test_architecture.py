@@ -431,7 +431,6 @@ SQL_OF_FEATURES = {
     "datasets/question_writers.py",
     "datasets/case_discrimination.py",
     "datasets/health.py",
-    "monitor/alert_overview.py",
     "monitor/alert_rows.py",
     "monitor/conditions.py",
     "monitor/metrics.py",

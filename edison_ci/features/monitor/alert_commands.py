@@ -14,7 +14,6 @@ from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.documents import record_json
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import alert_check
-from edison_ci.features.monitor import alert_overview as result_alerts
 from edison_ci.features.monitor import alert_rows as store_alerts
 from edison_ci.features.monitor import alerts as alert_records
 from edison_ci.features.monitor import notification_commands as notifications
@@ -65,7 +64,7 @@ def check(state: CliState, fail_on: str) -> None:
     terminal, site = _opened(state)
     done = alert_check.check_alerts(site)
     with lookup.results_of(site) as connection:
-        overview = result_alerts.alert_overview(connection, site.now(), past=0)
+        overview = store_alerts.alert_overview(connection, site.now(), past=0)
     code = ExitCode.GATE_FAILED if _fails(overview, fail_on) else ExitCode.DONE
     if terminal.json:
         terminal.document(
@@ -86,7 +85,7 @@ def check(state: CliState, fail_on: str) -> None:
         raise click.exceptions.Exit(int(code))
 
 
-def _fails(overview: result_alerts.AlertOverview, fail_on: str) -> bool:
+def _fails(overview: store_alerts.AlertOverview, fail_on: str) -> bool:
     if fail_on == "never" or overview.worst is None:
         return False
     return overview.worst.rank >= store_alerts.Level(fail_on).rank
@@ -115,7 +114,7 @@ def list_alerts(state: CliState, experiment: str | None, past: bool) -> None:
     with lookup.results_of(site) as connection:
         if experiment is not None:
             _require_experiment(run_lists.experiments(connection), experiment)
-        overview = result_alerts.alert_overview(
+        overview = store_alerts.alert_overview(
             connection, site.now(), experiment, past=most if past else 0
         )
     if terminal.json:
@@ -149,7 +148,7 @@ def ack(state: CliState, numbers: tuple[int, ...], note: str) -> None:
     acknowledged = alert_records.acknowledge(site, numbers, note)
     if terminal.json:
         terminal.document(
-            {"alerts": [_document(result_alerts.AlertEntry(alert, None)) for alert in acknowledged]}
+            {"alerts": [_document(store_alerts.AlertEntry(alert, None)) for alert in acknowledged]}
         )
         return
     for alert in acknowledged:
@@ -240,7 +239,7 @@ def local_time(stored: str) -> str:
     return in_utc if here.utcoffset() == dt.timedelta(0) else f"{in_utc} ({here:%H:%M} here)"
 
 
-def _show_open(terminal: Terminal, overview: result_alerts.AlertOverview, now: str) -> None:
+def _show_open(terminal: Terminal, overview: store_alerts.AlertOverview, now: str) -> None:
     for entry in terminal.listed(overview.open, most=MOST_BLOCKS):
         _show(terminal, entry, now)
     if not overview.open:
@@ -251,7 +250,7 @@ def _show_open(terminal: Terminal, overview: result_alerts.AlertOverview, now: s
         terminal.note(f"muted until {local_time(mute.until)} by {mute.actor}: {what}{why}")
 
 
-def _show(terminal: Terminal, entry: result_alerts.AlertEntry, now: str) -> None:
+def _show(terminal: Terminal, entry: store_alerts.AlertEntry, now: str) -> None:
     alert = entry.alert
     lead = f"{alert.id:>3}  "
     if alert.open:
@@ -267,7 +266,7 @@ def _show(terminal: Terminal, entry: result_alerts.AlertEntry, now: str) -> None
     terminal.result(f"{below}{_since(entry, now)}", hang=hang)
 
 
-def _since(entry: result_alerts.AlertEntry, now: str) -> str:
+def _since(entry: store_alerts.AlertEntry, now: str) -> str:
     alert = entry.alert
     lasted = duration(entry.duration_s(now))
     if not alert.open:
@@ -279,7 +278,7 @@ def _since(entry: result_alerts.AlertEntry, now: str) -> str:
     return f"{sentence}; muted" if entry.mute is not None else sentence
 
 
-def _document(entry: result_alerts.AlertEntry) -> dict[str, Any]:
+def _document(entry: store_alerts.AlertEntry) -> dict[str, Any]:
     alert = entry.alert
     return {
         **record_json.fields_of(alert, number="id", condition="condition"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci import utc
 from edison_ci.access.site import Role
 from edison_ci.errors import UsageError
-from edison_ci.features.monitor.alert_overview import (
+from edison_ci.features.monitor.alert_rows import (
     AlertEntry,
     alert_overview,
     alerted_experiments,
@@ -48,13 +48,13 @@ def alerts(context: PageContext) -> Page:
     totals = alert_overview(context.connection, now, chosen, past=0)
     paging = Paging.of(context.args, totals.past_total)
     overview = alert_overview(context.connection, now, chosen, past=PER_PAGE, offset=paging.offset)
-    shown = paged(context, overview.open, "alerts", turn="open", experiment=chosen)
+    open_page = paged(context, overview.open, "alerts", turn="open", experiment=chosen)
     return Page(
         "alerts",
         "Alerts",
         {
-            "open": [_line(entry, now) for entry in shown.rows],
-            "open_alerts": shown,
+            "open": [_line(entry, now) for entry in open_page.rows],
+            "open_alerts": open_page,
             "past": [_line(entry, now) for entry in overview.past],
             "paging": paging,
             "experiments": [name for name in names if name],

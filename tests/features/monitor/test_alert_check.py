@@ -14,8 +14,7 @@ from docs.sample import build
 from edison_ci.access.site import Site, open_site
 from edison_ci.config.load import load_project
 from edison_ci.features.monitor.alert_check import check_alerts, check_experiments
-from edison_ci.features.monitor.alert_overview import alert_overview
-from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level, alert_overview
 from edison_ci.features.monitor.alerts import raise_alert
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import ProcessLock

@@ -11,8 +11,13 @@ import pytest
 from docs.sample import build
 from edison_ci.access.site import Site, open_site
 from edison_ci.errors import RoleError, UsageError
-from edison_ci.features.monitor.alert_overview import AlertOverview, alert_overview
-from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alert_rows import (
+    AlertOverview,
+    Condition,
+    Finding,
+    Level,
+    alert_overview,
+)
 from edison_ci.features.monitor.alerts import (
     MuteTarget,
     acknowledge,
