@@ -125,7 +125,7 @@ def test_fault_26_an_unknown_host_is_told_by_its_name(make_stage: MakeStage) -> 
 def test_fault_26_a_service_that_comes_back_closes_the_breaker(make_stage: MakeStage) -> None:
     stage = make_stage(cases=8, attempts=10)
     expected = stage.undisturbed()
-    # Five to eight calls fail before the breaker opens, then three probes at most; four end the run.
+    # Five to eight calls fail before the breaker opens, then three probes at most: four end it.
     stage.script(rule(status=503, model="small-1", times=8))
     ran(stage, code=0, faster=400.0)
     stage.check_settled(lost=0)
