@@ -173,9 +173,6 @@ def _order(row: WriterRow) -> tuple[bool, float, int, str]:
     return row.quality is None, -quality, -row.cases, row.writer
 
 
-# --- who is better --------------------------------------------------------------------------------
-
-
 def _contrasts(rows: Sequence[WriterRow]) -> tuple[Contrast, ...]:
     contrasts = []
     for better, worse in combinations(range(len(rows)), 2):
@@ -217,9 +214,6 @@ def _ranked(rows: Sequence[WriterRow], contrasts: Sequence[Contrast]) -> tuple[W
     )
 
 
-# --- who wrote what -------------------------------------------------------------------------------
-
-
 def _read(cases: Iterable[Case]) -> _Written:
     """Return who wrote what; a case repeats another if that stands earlier in the dataset."""
     written, seen = _Written(), set[int]()
@@ -251,9 +245,6 @@ def _near(cases: Sequence[tuple[str, Mapping[str, Json]]]) -> Counter[str]:
         counts[writer] += earlier.like(inputs) == NEARLY_THE_SAME
         earlier.add(inputs)
     return counts
-
-
-# --- what it cost ---------------------------------------------------------------------------------
 
 
 def costs_by_writer(connection: sqlite3.Connection, project: Project) -> WriterCosts:

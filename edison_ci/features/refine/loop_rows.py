@@ -123,9 +123,6 @@ _COLUMNS = tuple(one.name for one in fields(Loop))
 _LIST = ", ".join(_COLUMNS)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def write_loop(connection: sqlite3.Connection, loop: Loop) -> Loop:
     """Store a loop in the current transaction."""
     values = [_stored(getattr(loop, column)) for column in _COLUMNS]
@@ -160,9 +157,6 @@ def write_iteration(connection: sqlite3.Connection, loop: Loop, iteration: Itera
 
 def _stored(value: Any) -> Any:
     return canonical_json(value) if isinstance(value, dict) else value
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def last_loop(connection: sqlite3.Connection, experiment: str) -> Loop | None:

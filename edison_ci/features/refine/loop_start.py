@@ -273,9 +273,6 @@ def _leave(connection: sqlite3.Connection, context: LoopContext, abandoned: Loop
     leave_loop(connection, abandoned, now=now)
 
 
-# --- automatic approval ---------------------------------------------------------------------------
-
-
 def refuse_auto(context: LoopContext, environ: Mapping[str, str]) -> None:
     """Raise UsageError where automatic approval is not permitted."""
     if any(environ.get(name, "").lower() not in ("", "0", "false") for name in _CI):

@@ -176,9 +176,6 @@ def _piece(tag: str, value: dict[str, Any]) -> FencedText:
     return FencedText(tag, json.dumps(value, ensure_ascii=False), as_json=True)
 
 
-# --- calls ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class RefinerReply:
     """One reply of a refiner: its candidate and its cost."""
