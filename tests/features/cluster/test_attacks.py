@@ -57,21 +57,21 @@ FRAMES: dict[str, tuple[bytes, str]] = {
     "no frame": (struct.pack("QQ", 8, 0), "not of one frame"),
     "nothing": (struct.pack("Q", 0), "not of one frame"),
     "a cut list of frames": (struct.pack("Q", 4) + b"\1\0\0\0", "not of one frame"),
-    "a frame that is cut": (struct.pack("QQQ", 20, 1, 100) + b"abcd", "no message"),
+    "a frame that is cut": (struct.pack("QQQ", 20, 1, 100) + b"abcd", "an invalid message"),
     "mappings of a byte each": (
         message(b"\xdd" + struct.pack(">I", 2_000_000) + b"\x80" * 2_000_000),
         "it sent a message of more than 1,000,000 values",
     ),
     "lists within lists": (
         message((b"\xdc\x10\x00" + b"\x90" * 4_096) * 300),
-        "no message",
+        "an invalid message",
     ),
     "pairs that do not follow": (message(b"\xdf\xff\xff\xff\xff"), "more than 1,000,000 values"),
-    "a deep list": (message(b"\x91" * 100_000 + b"\xc0"), "no message"),
+    "a deep list": (message(b"\x91" * 100_000 + b"\xc0"), "an invalid message"),
     "a type of a library": (message(b"\xc7\x01\x05a"), "it sent a value of the unknown type 0xc7"),
     "a time": (message(b"\xd6\xff\0\0\0\0"), "unknown type 0xd6"),
-    "more after the end": (message(b"\xc0\xc0"), "no message"),
-    "no text": (message(b"\xa2\xff\xff"), "no message"),
+    "more after the end": (message(b"\xc0\xc0"), "an invalid message"),
+    "no text": (message(b"\xa2\xff\xff"), "an invalid message"),
     "a page": (b"HTTP/1.1 200 OK\r\n\r\nhello", "it sent a message of"),
 }
 
