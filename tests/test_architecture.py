@@ -597,7 +597,7 @@ def test_a_command_loads_few_modules_of_its_own(mini: Folder, args: tuple[str, .
     assert len(own) <= MOST_MODULES[args], sorted(own)
 
 
-FOR_NOTHING = {"difflib", "importlib.metadata", "frozenlist._frozenlist"}
+FOR_NOTHING = {"backports.zstd", "difflib", "importlib.metadata", "frozenlist._frozenlist"}
 """Modules that libraries load of themselves, and that a run has no use for."""
 MOST_OF_A_RUN = 155
 """The same of a run whose answers are only checked by code; it reads what features declare."""

@@ -20,7 +20,7 @@ from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.records import Side
-from edison_ci.results.snapshot import outputs_of, snapshot_of
+from edison_ci.results import snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.runs import (
@@ -252,7 +252,7 @@ def resume_run(
             budget = steered_budget(reader, stored.id)
     if budget is not None:
         options = replace(options, budget_microusd=budget)
-    against = snapshot_of(stored)["command line"].get("against")
+    against = snapshot.snapshot_of(stored)["command line"].get("against")
     target = resumed_target(project, experiment, against).widened(project, options.selection)
     refuse_missing([target], options.selection)
     with factory.session(target) as session:
@@ -291,7 +291,7 @@ def regrade_run(
         if stored.trigger == PRODUCTION:
             hint = f"grade new ones: edison import production {stored.experiment}"
             raise UsageError("the questions of production are in no dataset", hint=hint)
-        if (origin := outputs_of(stored)) is not None:
+        if (origin := snapshot.outputs_of(stored)) is not None:
             experiment = existing_answers.imported_variant(
                 project, experiment, origin["models"], origin["prompts"]
             )
@@ -305,7 +305,7 @@ def regrade_run(
         wait=request.wait,
         reuse=request.reuse,
     )
-    against = snapshot_of(stored).get("command line", {}).get("against")
+    against = snapshot.snapshot_of(stored).get("command line", {}).get("against")
     if against:
         against = {**against, "eval_suite": Side.HEAD}
     target = resumed_target(project, experiment, against).widened(project, regrade.selection)

@@ -10,7 +10,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.records import Side
-from edison_ci.results.snapshot import doubts_in, outputs_of, push_of, snapshot_of
+from edison_ci.results import snapshot
 from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class RunContext:
 
 def options_of(run: Run) -> RunOptions:
     """Return the options with which a run was started, for resuming it."""
-    kept = snapshot_of(run).get("command line", {})
+    kept = snapshot.snapshot_of(run).get("command line", {})
     chosen = Selection.from_json(kept.get("selection", {}))
     return RunOptions(
         selection=chosen,
@@ -243,10 +243,10 @@ def options_of(run: Run) -> RunOptions:
         allow_code=bool(kept.get("allow_code")),
         batch=kept.get("batch"),
         regrade=kept.get("regrade"),
-        outputs=outputs_of(run),
+        outputs=snapshot.outputs_of(run),
         budget_microusd=kept.get("budget_microusd"),
-        doubts=doubts_in(kept),
-        push=push_of(run),
+        doubts=snapshot.doubts_in(kept),
+        push=snapshot.push_of(run),
     )
 
 

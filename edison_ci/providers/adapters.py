@@ -22,7 +22,13 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 from edison_ci.providers import anthropic as provider_anthropic
-from edison_ci.providers import application, litellm_bridge, openai_responses, workload_identity
+from edison_ci.providers import (
+    application,
+    litellm_bridge,
+    openai_endpoints,
+    openai_responses,
+    workload_identity,
+)
 from edison_ci.providers import batches as provider_batches
 from edison_ci.providers import local as provider_local
 from edison_ci.providers import replay as provider_replay
@@ -32,11 +38,6 @@ from edison_ci.providers.openai_compatible import (
     find_dialect,
     read_completion,
     request_body,
-)
-from edison_ci.providers.openai_endpoints import (
-    OpenAIEmbeddings,
-    OpenAIModerations,
-    WithEmbeddings,
 )
 from edison_ci.providers.resilience import Adapting
 from edison_ci.records import Completion
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from edison_ci.config.trust import TrustFile
     from edison_ci.contracts import Provider, ProviderPlugin
     from edison_ci.documents.files import Tree
+    from edison_ci.providers.openai_endpoints import OpenAIEmbeddings
     from edison_ci.records import Request
 
 _AWS = {
@@ -93,6 +95,33 @@ def provider_for(
     return Adapting(identified, model.name)
 
 
+@dataclass(slots=True)
+class WithEmbeddings:
+    """A model that answers, and one that embeds, behind one address; the latter is opened late."""
+
+    chat: OpenAICompatible
+    open_embeddings: Callable[[], OpenAIEmbeddings]
+    embeddings: OpenAIEmbeddings | None = None
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer or the embedding, or raise CallError."""
+        if not request.embedding:
+            return await self.chat.complete(request)
+        self.embeddings = self.embeddings or self.open_embeddings()
+        return await self.embeddings.complete(request)
+
+    @property
+    def batches(self) -> provider_batches.OpenAIBatches | None:
+        """The batches of the model that answers, if it has some."""
+        return self.chat.batches
+
+    async def aclose(self) -> None:
+        """Close the connections of both."""
+        if self.embeddings is not None:
+            await self.embeddings.aclose()
+        await self.chat.aclose()
+
+
 def chat(access: ModelAccess) -> Provider:
     """Return OpenAI, or a service with its protocol at another address."""
     headers = {"Authorization": f"Bearer {access.key}"} if access.key else {}
@@ -100,7 +129,7 @@ def chat(access: ModelAccess) -> Provider:
     if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
     if access.model.moderates:
-        return OpenAIModerations(access.transport("/moderations", headers))
+        return openai_endpoints.OpenAIModerations(access.transport("/moderations", headers))
 
     def batches(*about: Any) -> Callable[[], provider_batches.OpenAIBatches]:
         return lambda: provider_batches.OpenAIBatches(access.transport("", headers), *about)
@@ -115,7 +144,10 @@ def chat(access: ModelAccess) -> Provider:
     chatting = OpenAICompatible(access.transport("/chat/completions", headers), dialect)
     body = partial(request_body, dialect=dialect)
     chatting.open_batches = batches("/v1/chat/completions", body, read_completion)
-    return WithEmbeddings(chatting, OpenAIEmbeddings(access.transport("/embeddings", headers)))
+    return WithEmbeddings(
+        chatting,
+        lambda: openai_endpoints.OpenAIEmbeddings(access.transport("/embeddings", headers)),
+    )
 
 
 def azure(access: ModelAccess) -> Provider:
@@ -132,7 +164,7 @@ def azure(access: ModelAccess) -> Provider:
     transport = access.transport(f"{path}/chat/completions?{version}", headers)
     return WithEmbeddings(
         OpenAICompatible(transport, find_dialect(access.model)),
-        OpenAIEmbeddings(
+        lambda: openai_endpoints.OpenAIEmbeddings(
             access.transport(f"{path}/embeddings?{version}", headers), names_model=False
         ),
     )

@@ -19,8 +19,6 @@ from edison_ci.records import Completion, Message, Request, canonical_json
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
-    from edison_ci.providers.batches import BatchService
     from edison_ci.providers.transport import Transport
 
 _MOST = 200
@@ -130,27 +128,3 @@ def _completion(value: dict[str, Any], text: str, latency_ms: int) -> Completion
         latency_ms=latency_ms,
         served_model=model_name(value.get("model")),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class WithEmbeddings:
-    """A model that answers, and a model that embeds, behind one address."""
-
-    chat: Provider
-    embeddings: OpenAIEmbeddings
-
-    async def complete(self, request: Request) -> Completion:
-        """Return the answer or the embedding, or raise CallError."""
-        return await (self.embeddings if request.embedding else self.chat).complete(request)
-
-    @property
-    def batches(self) -> BatchService | None:
-        """The batches of the model that answers, if it has some."""
-        return getattr(self.chat, "batches", None)
-
-    async def aclose(self) -> None:
-        """Close the connections of both."""
-        await self.embeddings.aclose()
-        close = getattr(self.chat, "aclose", None)
-        if close is not None:
-            await close()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import TOLERANCE, snap
-from edison_ci.results.snapshot import screens_of
+from edison_ci.results import snapshot
 from edison_ci.stats import slices
 
 if TYPE_CHECKING:
@@ -464,7 +464,7 @@ def screen_totals(
     by_name = {component.name: component for component in flagging if component.kind == "safety"}
     silent = [
         ComponentTotal(name, "safety", 0, None, None, 0, 0, 0)
-        for name in screens_of(run)
+        for name in snapshot.screens_of(run)
         if screen_words(name) not in map(screen_words, by_name)
     ]
     return tuple(

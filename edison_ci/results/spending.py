@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.records import Completion, Side
-from edison_ci.results.snapshot import newest_ids, snapshot_of
+from edison_ci.results import snapshot
 from edison_ci.store import answers
 from edison_ci.store.runs import MADE_HERE, NO_TRIAL, find_run
 
@@ -412,7 +412,7 @@ def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, t
 def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
     """Return the newest run made here, finished or not, trials of suggestions aside."""
     where = f"experiment = ? and {NO_TRIAL} and id not in (select run_id from run_origin)"
-    return next(iter(newest_ids(connection, where, (experiment,))), None)
+    return next(iter(snapshot.newest_ids(connection, where, (experiment,))), None)
 
 
 def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[str, int]:
@@ -556,7 +556,7 @@ class CurrentPrices:
         name = configuration.partition("[")[0]
         model = self.project.models.get(name)
         mark = "" if side == Side.HEAD else f"{side}: "
-        kept = snapshot_of(run).get(f"{mark}{self.project.file.paths.models}: {name}")
+        kept = snapshot.snapshot_of(run).get(f"{mark}{self.project.file.paths.models}: {name}")
         if model is None or not isinstance(kept, list) or kept[:1] != [model.identity()]:
             return None
         return self.project.prices.price_of(model)

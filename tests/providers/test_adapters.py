@@ -11,11 +11,10 @@ from edison_ci.contracts import CallError
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.features.simulator.provider import SimulatedProvider
-from edison_ci.providers.adapters import provider_for
+from edison_ci.providers.adapters import WithEmbeddings, provider_for
 from edison_ci.providers.anthropic import Anthropic
 from edison_ci.providers.litellm_bridge import NO_KEY, LitellmBridge
 from edison_ci.providers.openai_compatible import OpenAICompatible
-from edison_ci.providers.openai_endpoints import WithEmbeddings
 from edison_ci.providers.resilience import Adapting
 from tests.loopback.fixture import loopback
 from tests.providers.kitchen import KEY, ask, model

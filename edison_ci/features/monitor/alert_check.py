@@ -25,10 +25,10 @@ from edison_ci.features.monitor.alert_rows import (
     has_alerts,
     open_alerts,
     shows_more,
+    stuck_runs,
 )
 from edison_ci.numeric import duration, fixed, percent
 from edison_ci.records import RunStatus
-from edison_ci.results.run_lists import stuck_runs
 from edison_ci.store import integrity
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.runs import newest_complete, newest_run

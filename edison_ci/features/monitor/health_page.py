@@ -10,7 +10,7 @@ from edison_ci import __version__, utc
 from edison_ci.access.accounts import Accounts
 from edison_ci.api.duties import health_of_duties
 from edison_ci.documents.record_json import fields_of
-from edison_ci.features.monitor.alert_rows import Condition, find_open
+from edison_ci.features.monitor.alert_rows import Condition, find_open, stuck_runs
 from edison_ci.features.monitor.metrics import (
     OF_PROJECT,
     MetricSource,
@@ -20,7 +20,7 @@ from edison_ci.features.monitor.metrics import (
     unfinished_runs,
 )
 from edison_ci.features.monitor.schedules import read_schedules, scheduler_status
-from edison_ci.results.run_lists import last_run_at, stuck_runs
+from edison_ci.results.run_lists import last_run_at
 from edison_ci.results.stored_runs import SchemaVersion, is_current
 from edison_ci.web.identity import current_site
 from edison_ci.web.workspace import project_of

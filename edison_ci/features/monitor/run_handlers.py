@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.access import site as sites
-from edison_ci.cli import lookup
 from edison_ci.cli import terminal as screens
 from edison_ci.errors import EdisonError
 from edison_ci.features.monitor import alert_check, alert_rows, alerts, conditions, run_notices
 from edison_ci.stats import drift, slices
 from edison_ci.store import runs
+from edison_ci.store.database import open_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 def changes_of_context(site: Site) -> dict[str, Any]:
     """Return the changes of the context of a run."""
     # An experiment with one run shows no trend.
-    past = (conditions, drift, alerts) if site.results.exists() else ()
-    ahead = (alert_check, slices, *past)
+    past = (alert_check, conditions, drift, alerts) if site.results.exists() else ()
+    ahead = (alert_rows, slices, *past)
     if not site.file.notifications:
         return {"ahead": ahead}
     return {
@@ -46,7 +46,7 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
         return
     site = sites.Site(project.root, project.file).at_one_time()
     try:
-        with lookup.results_of(project) as reader:
+        with open_for_reading(site.results) as reader:
             names = {runs.find_run(reader, run_id).experiment for run_id in run_ids}
             names = {name for name in names if alert_rows.has_news(reader, name)}
             if not names:
@@ -54,7 +54,7 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
             done = alert_check.check_experiments(site, project, reader, names)
         if not (done.opened or done.raised or done.closed):
             return
-        with lookup.results_of(project) as reader:
+        with open_for_reading(site.results) as reader:
             changed = [
                 alert_rows.find_alert(reader, number) for number in (*done.opened, *done.raised)
             ]

@@ -37,7 +37,7 @@ def test_what_the_reference_packed_is_the_same_again() -> None:
 def test_blocks_can_be_plain_or_repeat_a_byte_and_frames_can_be_skipped() -> None:
     plain, repeated = b"\x18\x00\x00abc", b"\x23\x00\x00x"
     skipped = b"\x50\x2a\x4d\x18\x02\x00\x00\x00??"
-    assert unpack_zstd(skipped + HEAD + plain + repeated, 100) == b"abcxxxx"
+    assert unpack_zstd(skipped + HEAD + plain + repeated, 7) == b"abcxxxx"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_blocks_can_be_plain_or_repeat_a_byte_and_frames_can_be_skipped() -> Non
 )
 def test_damaged_data_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(Fault, match=said):
-        unpack_zstd(data, 10_000)
+        unpack_zstd(data, len(TEXT))
 
 
 def test_no_more_is_unpacked_than_allowed() -> None:
@@ -62,18 +62,18 @@ def test_no_more_is_unpacked_than_allowed() -> None:
         unpack_zstd(bomb, 1_000)
 
 
-def test_frames_without_end_are_refused() -> None:
-    with pytest.raises(Fault, match="more than 100 frames"):
+def test_frames_without_content_are_refused() -> None:
+    with pytest.raises(Fault, match="ends too early"):
         unpack_zstd(b"\x50\x2a\x4d\x18\x00\x00\x00\x00" * 10_000, 10)
 
 
-def test_any_changed_byte_is_refused_or_read_within_the_limit() -> None:
+def test_any_changed_byte_is_refused_or_read_with_its_length() -> None:
     rng = random.Random(5)
     for _ in range(300):
         broken = bytearray(PACKED)
         for _ in range(rng.randint(1, 3)):
             broken[rng.randrange(len(broken))] = rng.randrange(256)
         try:
-            assert len(unpack_zstd(bytes(broken), 10_000)) <= 10_000
+            assert len(unpack_zstd(bytes(broken), len(TEXT))) == len(TEXT)
         except Fault as fault:
             assert fault.hint
