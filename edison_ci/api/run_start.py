@@ -15,6 +15,7 @@ import uuid
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
@@ -74,9 +75,9 @@ class DispatchUnknown(UsageError):
     code = "dispatch_unknown"
 
 
-_dispatching = threading.Lock()
-"""Held while GitHub is asked: a repeated request waits for the answer to the first, and a GitHub
-that hangs holds up one thread of the server and not all."""
+_turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+"""Held while a start is carried out, by its key: a repeated request waits for the outcome."""
+_guard = threading.Lock()
 
 
 class StartPlan:
@@ -140,6 +141,12 @@ def start_run(site: Site, actor: Actor, start: Start, *, offline: bool = False) 
     """
     if not 0 < len(start.key) <= MOST_KEY_CHARS:
         raise UsageError(f"the key of a start has 1 to {MOST_KEY_CHARS} characters")
+    with _turn(start.key):
+        return _start_once(site, actor, start, offline=offline)
+
+
+def _start_once(site: Site, actor: Actor, start: Start, *, offline: bool) -> StartRequest:
+    """Start a run, unless it was started with this key."""
     with closing(open_reader(site.results)) as reader:
         earlier = find_start(reader, start.key)
         if earlier is not None:
@@ -147,8 +154,7 @@ def start_run(site: Site, actor: Actor, start: Start, *, offline: bool = False) 
             if has_run(reader, earlier.run_id):
                 return earlier
     if earlier is not None and earlier.workflow_url is not None:
-        with _turn():
-            return _dispatched(site, earlier.key)
+        return _dispatched(site, earlier.key)
     prospect = StartPlan(load_project(site.root), start.experiment, offline=offline)
     plan = prospect.plan
     if plan.hash != start.plan_hash:
@@ -188,32 +194,28 @@ def _new_id(site: Site) -> str:
 
 
 @contextlib.contextmanager
-def _turn() -> Iterator[bool]:
-    """Wait until no other start waits for GitHub; yields False if that takes too long."""
-    free = _dispatching.acquire(timeout=_PATIENCE_S)
+def _turn(key: str) -> Iterator[None]:
+    """Wait until no other start of this server has the key; raises CannotStart if that takes long.
+
+    Two children would refuse each other: the experiment is locked by the first before its run is
+    stored, and the refusal of the second would forget the key.
+    """
+    with _guard:
+        turn = _turns.setdefault(key, threading.Lock())
+    if not turn.acquire(timeout=_PATIENCE_S):
+        raise CannotStart("a start with this key is under way", hint="ask again later")
     try:
-        yield free
+        yield
     finally:
-        if free:
-            _dispatching.release()
+        turn.release()
 
 
 def _dispatch(site: Site, actor: Actor, start: Start, prospect: StartPlan) -> StartRequest:
     """Ask GitHub to run the experiment, with the budget of a run that sets none."""
-    assert prospect.dispatch_to is not None
+    address = prospect.dispatch_to
+    assert address is not None
     if start.budget_microusd is None:
         start = replace(start, budget_microusd=prospect.limit_microusd)
-    with _turn() as free:
-        if not free:
-            hint = "try again later"
-            raise CannotStart("GitHub is slow: another start waits for its answer", hint=hint)
-        return _dispatch_once(site, actor, start, prospect.dispatch_to)
-
-
-def _dispatch_once(
-    site: Site, actor: Actor, start: Start, address: RepositoryAddress
-) -> StartRequest:
-    """Ask GitHub to run the experiment, unless it was asked already with this key."""
     own = _new_id(site)
     request = _claim(site, actor, start, run_id=own, url=address.workflow_url(RUN_WORKFLOW))
     if request.run_id != own:

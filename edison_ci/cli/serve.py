@@ -182,6 +182,8 @@ def serve(state: CliState, request: ServeRequest) -> None:
     duties = server_duties.duty_statuses(site)
 
     def ready(address: str, port: int) -> None:
+        for warning in _warnings(serving):
+            terminal.note(StyledText("warning:", ODD), f" {warning}")
         if terminal.json:
             about = {"url": address, "port": port, "sign_in": serving.access.sign_in}
             done = {status.duty.name: status.state and status.state.done_at for status in duties}
@@ -191,8 +193,6 @@ def serve(state: CliState, request: ServeRequest) -> None:
             terminal.note("runs by itself:")
             for status in duties:
                 terminal.note(f"  {status.in_words}")
-        for warning in _warnings(serving):
-            terminal.note(StyledText("warning:", ODD), f" {warning}")
         flush(sys.stdout)
         if request.open_:
             webbrowser.open(address)
