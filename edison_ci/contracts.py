@@ -78,6 +78,14 @@ class CallError(Exception):
         self.garbled = False
         """Whether a reply of success was damaged in transit, or is a page of a proxy: such a call
         is retried once."""
+        self.loading = False
+        """Whether the service says that the model is being loaded."""
+
+    @property
+    def asks_to_wait(self) -> bool:
+        """Whether the service replied that the call is to be made later."""
+        limited = self.kind is ErrorKind.RATE_LIMIT
+        return limited or self.loading or bool(self.retry_after_s)
 
     @property
     def unreached(self) -> bool:

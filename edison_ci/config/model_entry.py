@@ -158,6 +158,13 @@ class Limits(Shape):
     )
     timeout_s: float = Field(60, ge=1, le=3_600, description="Timeout of a call in seconds.")
     attempts: int = Field(3, ge=1, le=10, description="Attempts per call, including the first.")
+    give_up_s: float = Field(
+        90,
+        ge=1,
+        le=86_400,
+        description="Seconds without an answer after which the model is given up for the run; at "
+        "least 600 once it has answered.",
+    )
 
 
 def _address(value: str) -> str:

@@ -215,6 +215,7 @@ class ClientPool:
             model.limits.attempts,
             model.limits.timeout_s,
             settings.deadline_s,
+            model.limits.give_up_s,
         )
         # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
         # booked.

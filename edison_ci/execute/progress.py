@@ -245,10 +245,7 @@ class ProgressReporter:
     def update(self, progress: Progress) -> None:
         """Report a finished cell; events are written at most every `EVERY_S` seconds."""
         self._context.on_progress(progress)
-        if progress.closed:
-            for client in progress.closed.keys() - self._closed:
-                self._closed.add(client)
-                self._write("error", {"model": client, "message": progress.closed[client]})
+        self._report_closed(progress)
         now = self._context.clock.monotonic()
         if now >= self._next:
             self._next = now + EVERY_S
@@ -258,9 +255,17 @@ class ProgressReporter:
 
     def refresh(self, progress: Progress) -> None:
         """Write what has changed since the last event, even if no cell was finished."""
+        self._report_closed(progress)
         figures = {**self._figures(progress), "left_s": None}
         if figures != {**self._written, "left_s": None}:
             self._write_progress(progress)
+
+    def _report_closed(self, progress: Progress) -> None:
+        """Report the clients that take no more calls, once each."""
+        if progress.closed:
+            for client in progress.closed.keys() - self._closed:
+                self._closed.add(client)
+                self._write("error", {"model": client, "message": progress.closed[client]})
 
     def alert_again(self, budget: str) -> None:
         """Report a budget that may have been raised once more when it is nearly used up."""

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Protocol
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budget import Budgeted, ModelPaused, StoredAnswer
-from edison_ci.providers.resilience import Breaker, Clock, retry_after_too_long, retry_loop
+from edison_ci.providers.resilience import (
+    GIVE_UP_S,
+    Breaker,
+    Clock,
+    retry_after_too_long,
+    retry_loop,
+)
 from edison_ci.safety.redaction import redact_completion
 from edison_ci.store.answers import newest_answer
 
@@ -257,6 +263,7 @@ class ClientLimits:
     attempts: int = 3
     timeout_s: float = 60.0
     own_deadline_s: float | None = None
+    give_up_s: float = GIVE_UP_S
 
     @property
     def deadline_s(self) -> float:
@@ -366,12 +373,20 @@ class Guarded:
 class Retrying:
     """Retries calls that failed in transport."""
 
-    def __init__(self, inner: AnswerSource, limits: ClientLimits, clock: Clock) -> None:
+    def __init__(self, inner: Guarded, limits: ClientLimits, clock: Clock) -> None:
         self._inner, self._limits, self._clock = inner, limits, clock
         self.retried = 0
 
     async def answer(self, request: Request) -> StoredAnswer:
         """Return the first answer, after at most `attempts` attempts."""
+        calls, call = self._inner.breaker.calls, object()
+        calls[call] = self._clock.monotonic()
+        try:
+            return await self._attempt(request)
+        finally:
+            del calls[call]
+
+    async def _attempt(self, request: Request) -> StoredAnswer:
         # Most calls succeed at once, and the retry loop costs as much as the rest of a call.
         try:
             return await self._inner.answer(request)
@@ -502,7 +517,7 @@ def build_client(
     newer_than: str | None,
 ) -> ModelClient:
     """Return the whole stack over a budgeted adapter."""
-    breaker = Breaker(clock, budgeted.model)
+    breaker = Breaker(clock, budgeted.model, give_up_s=limits.give_up_s, timeout_s=limits.timeout_s)
     throttle = Throttled(Buyer(budgeted, breaker, newer_than), limits, clock)
     retries = Retrying(Guarded(throttle, breaker), limits, clock)
     cached = Cached(retries, reader, newer_than, budgeted.budget)

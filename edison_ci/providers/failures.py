@@ -45,6 +45,10 @@ _MODEL = (
     r"model_not_found|deploymentnotfound|unknown_model|invalid model|model .{0,100}does not exist|"
     r"model .{0,100}not found"
 )
+_LOADING = (
+    r"\bloading\b|\bbeing loaded\b|\bwarming up\b|\bstarting up\b|\bcold start|\bscaling up\b|"
+    r"\bbooting\b"
+)
 _WORDS: tuple[tuple[str, ErrorKind], ...] = (
     (_QUOTA, ErrorKind.QUOTA),
     (_KEY, ErrorKind.INVALID_KEY),
@@ -95,13 +99,15 @@ def status_error(
     error = _parse_body(body)
     kind = classify(status, error)
     message = scrub(error.message) or "no message"
-    return CallError(
+    failure = CallError(
         kind,
         f"{message} (HTTP {status})",
         status=status,
         retry_after_s=retry_after_s,
-        charged=_may_be_charged(status, kind),
+        charged=_may_be_charged(status, kind, error),
     )
+    failure.loading = status == 503 and re.search(_LOADING, error.words) is not None
+    return failure
 
 
 def error_in_reply(error: object, scrub: Scrubber) -> CallError:
@@ -130,22 +136,31 @@ def classify(status: int, body: ErrorBody) -> ErrorKind:
     return ErrorKind.BAD_REQUEST if status >= 400 else ErrorKind.BAD_RESPONSE
 
 
-def _may_be_charged(status: int, kind: ErrorKind) -> bool:
+_NOT_CHARGED = frozenset({500, 503, 529})
+"""Failures that the vendor itself reports instead of an answer. A gateway replies with 502 and 504
+whatever became of the request behind it."""
+
+
+def _may_be_charged(status: int, kind: ErrorKind, body: ErrorBody) -> bool:
     # A refused request costs nothing, but Azure bills prompts that its filter refused and those
-    # that timed out (408). After a 5xx the work may have been done.
+    # that timed out (408). After a 5xx the work may have been done, unless the vendor says itself
+    # that there is no answer.
     refused = 400 <= status < 500 and status != 408
-    return not refused or kind is ErrorKind.CONTENT_FILTER
+    failed = status in _NOT_CHARGED and body.of_vendor
+    return not (refused or failed) or kind is ErrorKind.CONTENT_FILTER
 
 
 class ErrorBody:
     """The message and the wording of the body of an error."""
 
-    __slots__ = ("message", "words")
+    __slots__ = ("message", "of_vendor", "words")
 
-    def __init__(self, message: str, words: str) -> None:
+    def __init__(self, message: str, words: str, *, of_vendor: bool = False) -> None:
         self.message = message
         self.words = words
         """Codes, types and message in lower case, for searching."""
+        self.of_vendor = of_vendor
+        """Whether it is the error object of a vendor, and not the page of a server before it."""
 
 
 def _parse_body(body: bytes) -> ErrorBody:
@@ -157,7 +172,21 @@ def _parse_body(body: bytes) -> ErrorBody:
             text = "a web page instead of an answer"
         return ErrorBody(text, text[:_READ_CHARS].lower())
     message = _message_of(value)
-    return ErrorBody(message, " ".join(_texts(value, 0))[:_READ_CHARS].lower())
+    words = " ".join(_texts(value, 0))[:_READ_CHARS].lower()
+    return ErrorBody(message, words, of_vendor=_is_error_object(value))
+
+
+def _is_error_object(value: object) -> bool:
+    """Whether a body is an error as vendors of models write it.
+
+    It has an `error` with a text, or says that it is one. Servers before them write other keys.
+    """
+    if isinstance(value, list):
+        return len(value) == 1 and _is_error_object(value[0])
+    if not isinstance(value, dict):
+        return False
+    named = "error" in (value.get("object"), value.get("type"))
+    return bool(_message_of(value.get("error"))) or (named and bool(_message_of(value)))
 
 
 def _message_of(value: object) -> str:

@@ -1,8 +1,8 @@
 """Failed calls: retries, the circuit breaker of a model, and parameters that it refuses.
 
 Only failures of transport are retried. A client whose calls keep failing is paused by a breaker and
-probed after growing intervals; a wrong key or an exhausted quota closes it for the run, and so does
-a service that cannot be reached and has not answered before.
+probed after growing intervals, until the model is given up. A wrong key or an exhausted quota
+closes it for the run at once, and so does a service that cannot be reached and has not answered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ LONGEST_STORM_S = 300.0
 """A client that gets nothing but rate limits for this long is closed."""
 FAILURES_TO_OPEN = 5
 FIRST_PROBE_S = 60.0
-LAST_PROBE_S = 480.0
+"""The longest pause before the first probe."""
+SHARE_BEFORE_PROBE = 0.1
+"""That pause, as a share of the time after which the model is given up: three probes fit in."""
+GIVE_UP_S = 90.0
+"""How long a model that has not answered in this run is tried, unless `limits.give_up_s` is set."""
+GIVE_UP_ANSWERED_S = 600.0
+"""How long one that has answered is tried, unless `limits.give_up_s` is longer."""
+LONGEST_ASKED_S = 900.0
+"""How long one is tried that asks to wait, or says that it is loading."""
 UNREACHED_PROBE_S = 2.0
 """Pause before the only probe of a service that was never reached."""
 SUCCESSES_TO_CLOSE = 2
@@ -77,14 +85,74 @@ def retry_after_too_long(error: CallError) -> bool:
     return (error.retry_after_s or 0) > LONGEST_RETRY_AFTER_S
 
 
-class Breaker:
-    """Opens after consecutive failures, sends a probe after a pause, closes on successes."""
+class Silence:
+    """The time since the first of the failures that no answer has interrupted.
 
-    def __init__(self, clock: Clock, model: str = "") -> None:
+    Time for which the service asked to wait is counted apart. Where it names no time, as with a
+    model that is loading, it asks until it replies something else.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._asked_s = 0.0
+        self._asked_from = self._asked_until = 0.0
+
+    def fail(self, error: CallError, *, after_s: float = 0.0) -> None:
+        """Record a failure, after so many seconds without a word."""
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = self._asked_from = self._asked_until = now - after_s
+        if self._asked_until > self._asked_from:
+            self._asked_s += min(now, self._asked_until) - self._asked_from
+        self._asked_from = now
+        if self._asked_until == math.inf:
+            self._asked_until = now
+        if error.asks_to_wait:
+            asked_s = error.retry_after_s
+            asked_s = math.inf if asked_s is None else min(asked_s, LONGEST_RETRY_AFTER_S)
+            self._asked_until = max(self._asked_until, now + asked_s)
+
+    def end(self) -> None:
+        """Record an answer."""
+        self._since, self._asked_s = None, 0.0
+
+    @property
+    def lasted_s(self) -> float:
+        """Its length so far, with the time for which the service asked to wait."""
+        return 0.0 if self._since is None else self._clock.monotonic() - self._since
+
+    def ends_at(self, longest_s: float) -> float:
+        """Return when it is over, if it may last so long without what the service asked for."""
+        if self._since is None:
+            return math.inf
+        asked_s = self._asked_s + max(0.0, self._asked_until - self._asked_from)
+        return self._since + min(longest_s + asked_s, max(longest_s, LONGEST_ASKED_S))
+
+
+class Breaker:
+    """Opens after consecutive failures, sends probes after pauses, closes on successes.
+
+    A model that does not answer is given up after `give_up_s`, or 600 seconds if it has answered
+    before; but only when each call that waits for it has lasted for a whole `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        model: str = "",
+        *,
+        give_up_s: float = GIVE_UP_S,
+        timeout_s: float = 0.0,
+    ) -> None:
         self._clock, self.model = clock, model
+        self._give_up_s, self._timeout_s = give_up_s, timeout_s
+        self._silence = Silence(clock)
+        self.calls: dict[object, float] = {}
+        """When each call was begun that is not answered and has attempts left."""
         self._failures = 0
         self._successes = 0
-        self._pause_s = FIRST_PROBE_S
+        self._pause_s = 0.0
         self._open_until: float | None = None
         self._probing = False
         self._refused_since: float | None = None
@@ -106,11 +174,15 @@ class Breaker:
             self.refuse_closed()
             if self._open_until is None:
                 return False
-            left = self._open_until - self._clock.monotonic()
-            if left <= 0 and not self._probing:
-                self._probing = True
-                return True
-            await self._clock.sleep(max(left, 0.05))
+            now = self._clock.monotonic()
+            if not self._probing:
+                if self._given_up_at <= now and self.last_error is not None:
+                    self._give_up(self.last_error)
+                    continue
+                if self._open_until <= now:
+                    self._probing = True
+                    return True
+            await self._clock.sleep(max(min(self._open_until, self._given_up_at) - now, 0.05))
 
     @property
     def waiting_reason(self) -> str | None:
@@ -125,6 +197,22 @@ class Breaker:
     def _close(self, error: CallError, reason: str) -> None:
         self.closed_reason, self._closed_kind = reason, error.kind
 
+    @property
+    def _longest_silence_s(self) -> float:
+        return max(GIVE_UP_ANSWERED_S, self._give_up_s) if self._answered else self._give_up_s
+
+    @property
+    def _given_up_at(self) -> float:
+        """When the model is given up if it does not answer before."""
+        newest = max(self.calls.values(), default=-math.inf)
+        return max(self._silence.ends_at(self._longest_silence_s), newest + self._timeout_s)
+
+    def _give_up(self, error: CallError) -> None:
+        lasted = f"{fixed(self._silence.lasted_s)} s"
+        self._close(error, f"{self._with_address(error)} (no answer for {lasted})")
+        data = {"model": self.model, "after": lasted, "error": str(error)}
+        logger.warning("no answer; the model is given up", extra=data)
+
     def record_abandoned(self, *, probe: bool) -> None:
         """Record a call without a result; another one may be the probe."""
         if probe:
@@ -134,17 +222,21 @@ class Breaker:
         """Record a successful call."""
         self._failures, self._bad_request, self._refused_since = 0, ("", 0), None
         self._probing, self._answered = False, True
+        self._silence.end()
         if self._open_until is not None:
             self._successes += 1
             self._open_until = self._clock.monotonic()
             if self._successes >= SUCCESSES_TO_CLOSE:
-                self._open_until, self._pause_s = None, FIRST_PROBE_S
+                self._open_until = None
 
     def record_failure(self, error: CallError, *, probe: bool | None = None) -> None:
         """Record a failed call; by default it is the probe if one is in flight."""
         probe = self._probing if probe is None else probe
         self.record_abandoned(probe=probe)
         self.last_error = error
+        if error.retried and not error.garbled:
+            silent = error.kind is ErrorKind.TIMEOUT and not error.unreached
+            self._silence.fail(error, after_s=self._timeout_s if silent else 0.0)
         if error.kind in FATAL:
             self._close(error, self._with_address(error))
         elif error.kind is ErrorKind.BAD_REQUEST:
@@ -179,12 +271,13 @@ class Breaker:
             if unreached:
                 self._close(error, f"{self._with_address(error)} (no call was answered yet)")
                 return
-            if self._pause_s >= LAST_PROBE_S:
-                self._close(error, f"{error} (all probes failed for a quarter of an hour)")
+            if self._given_up_at <= self._clock.monotonic():
+                self._give_up(error)
                 return
-            self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
+            self._pause_s *= 2
             self._leave_alone(error)
         elif self._failures >= FAILURES_TO_OPEN:
+            self._pause_s = min(FIRST_PROBE_S, SHARE_BEFORE_PROBE * self._longest_silence_s)
             self._leave_alone(error, UNREACHED_PROBE_S if unreached else None)
 
     def _with_address(self, error: CallError) -> str:

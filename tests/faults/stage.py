@@ -226,12 +226,12 @@ class Stage:
             f"version: 1\nproject: mini\nsettings: {{monthly_budget_usd: {dollars:.6f}}}\n",
         )
 
-    def models(self, url: str = "", more: str = "", price: str = "") -> None:
+    def models(self, url: str = "", more: str = "", price: str = "", limits: str = "") -> None:
         shape = self.shape
         price = price or f"{{in: {shape.dollars_in}, out: {2 * shape.dollars_in}}}"
         limits = (
             f"limits: {{concurrency: {shape.concurrency}, timeout_s: {shape.timeout_s}, "
-            f"attempts: {shape.attempts}}}"
+            f"attempts: {shape.attempts}{limits}}}"
         )
         common = (
             f"provider: openai_compatible, base_url: '{url or self.server.openai_url}', "

@@ -82,33 +82,73 @@ def test_fault_26_a_service_that_was_never_reached_ends_the_run_at_once(
     assert stage.rows("select distinct status from cell") == [("ok",)]
 
 
-@pytest.mark.nightly
-def test_fault_26_a_service_that_is_down_opens_the_breaker_and_books_nothing(
-    make_stage: MakeStage,
+DOWN = {"error": {"message": "The server had an error", "type": "server_error"}}
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_fault_26_a_service_that_is_down_is_given_up_and_books_nothing(
+    make_stage: MakeStage, status: int
 ) -> None:
+    faster = 200.0
+    stage = make_stage(cases=4, concurrency=10, judged=False, timeout_s=60.0)
+    expected = stage.undisturbed()
+    stage.script(rule(status=status, body=DOWN, model="small-1"))
+    done = ran(stage, code=3, faster=faster)
+    (stopped,) = [line for line in done.out.splitlines() if "small stopped: PROVIDER" in line]
+    seconds = float(stopped.rpartition("(no answer for ")[2].removesuffix(" s)"))
+    assert 90 <= seconds < 200, "the clock is 200 times as fast as the machine"
+    assert "no answer; the model is given up" in done.err
+    advice = "  Ctrl-C stops it; every answer is stored, and edison resume continues from there"
+    assert done.err.splitlines().count(advice) == 1
+    assert stage.booked() == 0
+    assert set(stage.states()) == {"released"}
+    assert stage.rows("select status, verdict from run order by rowid desc limit 1") == [
+        ("FAILED", "error")
+    ]
+    # Each call had its attempts or a whole timeout: five failures, and three probes at most.
+    assert 5 <= stage.count("attempt") <= 12
+    completes_later(stage, expected)
+
+
+def test_fault_26_other_models_continue_when_one_is_given_up(make_stage: MakeStage) -> None:
+    stage = two_models(make_stage, cases=4, timeout_s=60.0)
+    expected = stage.undisturbed()
+    stage.script(rule(status=500, body=DOWN, model="small-1"))
+    done = ran(stage, code=3, faster=400.0)
+    assert "small stopped: PROVIDER_ERROR" in done.out
+    assert "big stopped" not in done.out
+    assert stage.count("cell where model = 'big' and status = 'ok'") == 4
+    completes_later(stage, expected)
+
+
+def test_fault_26_a_gateway_without_a_reply_stays_booked(make_stage: MakeStage) -> None:
+    stage = make_stage(cases=2, judged=False, attempts=1, timeout_s=60.0)
+    stage.script(rule(status=502, body=DOWN, model="small-1"))
+    ran(stage, code=3, faster=400.0)
+    assert set(stage.states()) == {"unknown"}
+    assert stage.booked() > 0
+
+
+@pytest.mark.nightly
+def test_fault_26_a_service_that_is_down_opens_the_breaker(make_stage: MakeStage) -> None:
     faster = 400.0
     stage = make_stage(cases=20, concurrency=10, judged=False)
+    stage.models(limits=", give_up_s: 600")
     expected = stage.undisturbed()
     stage.script(rule(status=503, model="small-1"))
     done = ran(stage, code=3, faster=faster)
     assert "small stopped: PROVIDER_ERROR" in done.out
-    assert "(all probes failed for a quarter of an hour)" in done.out
-    advice = "  Ctrl-C stops it; every answer is stored, and edison resume continues from there"
-    assert done.err.splitlines().count(advice) == 1
     # Five failures and what was on its way; then single probes, each after twice the pause.
     sent = [
         dt.datetime.fromisoformat(time).timestamp()
         for (time,) in stage.rows("select sent_at from attempt order by id")
     ]
     # What was on its way when the fifth failed may still be sent.
-    before, (first, second, third, fourth) = sent[4], sent[-4:]
-    gaps = [
-        b - a
-        for a, b in zip((before, first, second, third), (first, second, third, fourth), strict=True)
-    ]
-    for gap, pause in zip(gaps, (60, 120, 240, 480), strict=True):
+    before, (first, second, third) = sent[4], sent[-3:]
+    gaps = [b - a for a, b in zip((before, first, second), (first, second, third), strict=True)]
+    for gap, pause in zip(gaps, (60, 120, 240), strict=True):
         assert gap >= 0.9 * pause / faster - 0.005
-    assert 5 <= len(sent) - 4 <= 20
+    assert 5 <= len(sent) - 3 <= 20
     completes_later(stage, expected, faster=faster)
 
 
@@ -125,13 +165,13 @@ def test_fault_26_an_unknown_host_is_told_by_its_name(make_stage: MakeStage) -> 
 def test_fault_26_a_service_that_comes_back_closes_the_breaker(make_stage: MakeStage) -> None:
     stage = make_stage(cases=8, attempts=10)
     expected = stage.undisturbed()
-    # Five to eight calls fail before the breaker opens, then three probes at most: four end it.
-    stage.script(rule(status=503, model="small-1", times=8))
-    ran(stage, code=0, faster=400.0)
+    # Five to seven calls fail before the breaker opens, then two probes at most: three fit in.
+    stage.script(rule(status=503, model="small-1", times=7))
+    ran(stage, code=0, faster=200.0)
     stage.check_settled(lost=0)
     assert stage.results() == expected
     run = stage.run_json("status", "latest")
-    assert run["calls"]["retried"] == 8
+    assert run["calls"]["retried"] == 7
 
 
 # --- 27 to 31: bad wires --------------------------------------------------------------------------

@@ -60,7 +60,7 @@ async def test_fault_26_calls_on_their_way_when_the_breaker_opens_are_no_probes(
         breaker.record_failure(CallError(ErrorKind.NETWORK, "no"), probe=False)
     assert breaker.closed_reason is None
     assert await breaker.wait()
-    assert 60 <= time.monotonic() < 61
+    assert 9 <= time.monotonic() < 10
 
 
 @pytest.mark.parametrize("answered", [False, True])

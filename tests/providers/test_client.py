@@ -340,6 +340,7 @@ async def test_a_dead_owners_call_is_made_again(bench: Bench) -> None:
 async def test_a_breaker_opens_probes_and_closes() -> None:
     time = FakeTime()
     breaker = Breaker(time.clock())
+    breaker.record_success()
     for _ in range(5):
         await breaker.wait()
         breaker.record_failure(error(ErrorKind.PROVIDER_ERROR))
@@ -356,6 +357,123 @@ async def test_a_breaker_opens_probes_and_closes() -> None:
     before = time.now
     await breaker.wait()
     assert time.now == before
+
+
+FAILED = error(ErrorKind.PROVIDER_ERROR)
+
+
+async def until_given_up(breaker: Breaker, time: FakeTime, failure: CallError = FAILED) -> float:
+    """Let every call fail; return when the model was given up."""
+    for _ in range(200):
+        try:
+            await breaker.wait()
+        except ClientClosed:
+            return time.now
+        breaker.record_failure(failure)
+    raise AssertionError("it was never given up")
+
+
+async def test_a_model_that_never_answers_is_given_up_after_90_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock(), "m", timeout_s=60)
+    assert await until_given_up(breaker, time) == 90
+    assert breaker.closed_reason == "PROVIDER_ERROR: no (no answer for 90 s)"
+    last = caplog.records[-1]
+    assert (last.getMessage(), vars(last)["after"]) == ("no answer; the model is given up", "90 s")
+
+
+@pytest.mark.parametrize(
+    ("give_up_s", "answered", "expected"),
+    [(5, False, 5), (300, False, 300), (3600, False, 3600), (90, True, 600), (900, True, 900)],
+)
+async def test_how_long_it_is_tried_is_configured_and_longer_once_it_has_answered(
+    give_up_s: float, answered: bool, expected: float
+) -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock(), give_up_s=give_up_s)
+    if answered:
+        breaker.record_success()
+    time.now = 1000  # what was before the first failure does not count
+    assert await until_given_up(breaker, time) == pytest.approx(1000 + expected)
+
+
+async def test_no_call_is_given_up_before_it_had_a_whole_timeout() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock(), timeout_s=200)
+    breaker.calls["begun later"] = 30
+    assert await until_given_up(breaker, time) == 230
+
+
+async def test_nothing_is_given_up_while_a_probe_is_on_its_way() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    for _ in range(5):
+        breaker.record_failure(FAILED)
+    assert await breaker.wait()
+    other = asyncio.create_task(breaker.wait())
+    time.now = 120
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not other.done()
+    breaker.record_success()
+    assert await other
+
+
+async def test_a_time_out_was_silent_for_as_long_as_it_took() -> None:
+    time = FakeTime(now=60)
+    breaker = Breaker(time.clock(), timeout_s=60)
+    assert await until_given_up(breaker, time, error(ErrorKind.TIMEOUT)) == 90
+
+
+async def test_time_that_the_provider_asks_for_does_not_count() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    for wish in (20.0, 20.0, 20.0, 20.0, 20.0):
+        breaker.record_failure(error(ErrorKind.PROVIDER_ERROR, retry_after_s=wish))
+        time.now += 20
+    assert await until_given_up(breaker, time) == 100 + 90
+
+
+async def test_wishes_of_calls_at_the_same_time_count_once() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    for _ in range(4):
+        breaker.record_failure(error(ErrorKind.PROVIDER_ERROR, retry_after_s=30.0))
+    time.now = 10
+    breaker.record_failure(FAILED)
+    assert await until_given_up(breaker, time) == 30 + 90
+
+
+async def test_a_rate_limit_without_a_time_asks_until_another_reply() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    breaker.record_failure(FAILED)
+    breaker.record_failure(error(ErrorKind.RATE_LIMIT))
+    time.now = 200
+    assert await until_given_up(breaker, time) == 200 + 90
+
+
+async def test_a_model_that_is_loading_has_a_quarter_of_an_hour() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    loading = error(ErrorKind.PROVIDER_ERROR)
+    loading.loading = True
+    assert await until_given_up(breaker, time, loading) == 900
+
+
+async def test_calls_that_wait_for_a_dead_model_end_with_it(bench: Bench) -> None:
+    client = bench.client(Scripted(error(ErrorKind.PROVIDER_ERROR, charged=False)))
+    ended = await asyncio.gather(
+        *(client.answer(request(str(n))) for n in range(4)), return_exceptions=True
+    )
+    assert {type(e) for e in ended} <= {ClientClosed, CallError}
+    assert any(isinstance(e, ClientClosed) for e in ended)
+    assert client.breaker.calls == {}
+    with pytest.raises(ClientClosed):
+        await client.answer(request("one more"))
+    assert bench.spent() == 0
 
 
 async def test_a_lane_that_is_left_alone_says_which_model_it_is(

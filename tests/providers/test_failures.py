@@ -66,11 +66,25 @@ CASES: list[tuple[int, Any, ErrorKind, bool, bool]] = [
     (408, openai("timed out"), ErrorKind.PROVIDER_ERROR, True, True),
     (409, openai("locked"), ErrorKind.PROVIDER_ERROR, True, False),
     (425, openai("too early"), ErrorKind.PROVIDER_ERROR, True, False),
-    (500, openai("The server had an error"), ErrorKind.PROVIDER_ERROR, True, True),
+    # The vendor itself says that there is no answer; a server before it cannot know.
+    (500, openai("The server had an error"), ErrorKind.PROVIDER_ERROR, True, False),
+    (500, {"object": "error", "message": "CUDA error"}, ErrorKind.PROVIDER_ERROR, True, False),
+    (500, {"error": "llama runner has terminated"}, ErrorKind.PROVIDER_ERROR, True, False),
+    (500, "Internal Server Error", ErrorKind.PROVIDER_ERROR, True, True),
+    (500, {"message": "Internal server error"}, ErrorKind.PROVIDER_ERROR, True, True),
+    (500, {"error": {}}, ErrorKind.PROVIDER_ERROR, True, True),
+    (500, {"error": None, "id": "x", "choices": []}, ErrorKind.PROVIDER_ERROR, True, True),
     (502, "<html>Bad Gateway</html>", ErrorKind.PROVIDER_ERROR, True, True),
-    (503, openai("overloaded"), ErrorKind.PROVIDER_ERROR, True, True),
+    (502, openai("bad gateway"), ErrorKind.PROVIDER_ERROR, True, True),
+    (503, openai("overloaded"), ErrorKind.PROVIDER_ERROR, True, False),
+    (503, [{"error": {"code": 503, "message": "The model is overloaded.",
+                      "status": "UNAVAILABLE"}}], ErrorKind.PROVIDER_ERROR, True, False),
+    (503, "<html>Service Unavailable</html>", ErrorKind.PROVIDER_ERROR, True, True),
+    (503, "", ErrorKind.PROVIDER_ERROR, True, True),
     (504, "", ErrorKind.PROVIDER_ERROR, True, True),
-    (529, anthropic("Overloaded", "overloaded_error"), ErrorKind.PROVIDER_ERROR, True, True),
+    (504, openai("timed out"), ErrorKind.PROVIDER_ERROR, True, True),
+    (529, anthropic("Overloaded", "overloaded_error"), ErrorKind.PROVIDER_ERROR, True, False),
+    (529, "", ErrorKind.PROVIDER_ERROR, True, True),
     (101, "", ErrorKind.BAD_RESPONSE, False, True),
 ]  # fmt: skip
 
@@ -131,6 +145,24 @@ def test_a_web_page_is_not_told() -> None:
 @given(st.integers(100, 599), st.binary(max_size=200))
 def test_no_body_makes_it_fail(status: int, body: bytes) -> None:
     status_error(status, body, SCRUB)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "loading"),
+    [
+        (503, "Loading model", True),
+        (503, "Model org/name is currently loading", True),
+        (503, "the endpoint is scaling up from zero", True),
+        (503, "The model is overloaded", False),
+        (503, "uploading is disabled", False),
+        (500, "Loading model", False),
+    ],
+)
+def test_a_service_that_loads_its_model_asks_to_wait(
+    status: int, message: str, loading: bool
+) -> None:
+    error = status_error(status, json.dumps(openai(message)).encode(), SCRUB)
+    assert (error.loading, error.asks_to_wait) == (loading, loading)
 
 
 @pytest.mark.parametrize(

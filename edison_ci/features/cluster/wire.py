@@ -361,7 +361,7 @@ _COMPLETION = (
     "text finish_reason tokens_in tokens_out cached_in latency_ms served_model tool_calls "
     "written_in written_hour_in left_out cost_microusd details"
 )
-_ERROR = "kind message status retry_after_s charged garbled"
+_ERROR = "kind message status retry_after_s charged garbled loading"
 
 
 def write_answer(lease: int, result: Completion | CallError) -> str:
@@ -403,6 +403,7 @@ def _read_error(fields: _Fields) -> CallError:
         charged=fields.flag("charged"),
     )
     error.garbled = fields.flag("garbled")
+    error.loading = not fields.missing("loading") and fields.flag("loading")
     return error
 
 
