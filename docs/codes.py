@@ -29,6 +29,10 @@ CODES: dict[str, tuple[str, str]] = {
         "an entry of `checks` is not a map with exactly one check",
         "write `NAME: ARGUMENT`; weight, name and threshold go inside",
     ),
+    "committed": (
+        "results, locks or accounts of `.edison` are in Git",
+        "the command in the hint takes them out of Git, and leaves them on the disk",
+    ),
     "context": (
         "cases are longer than the context of a model, alone or with `max_tokens`",
         "shorten the input, lower `max_tokens`, or use a model with a larger context",
@@ -106,6 +110,10 @@ CODES: dict[str, tuple[str, str]] = {
     "no-value": ("a key has no value", "set a value, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
     "not-found": ("a file does not exist", "the nearest name is in the hint"),
+    "not-ignored": (
+        "the results file is not in `.edison`, and Git does not ignore it",
+        "the command in the hint adds it to `.gitignore`",
+    ),
     "not-installed": (
         "a check or model needs a library or program that is not installed here",
         "the command that installs it is in the hint",

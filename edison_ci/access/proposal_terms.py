@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -28,7 +27,7 @@ from edison_ci.config.prices import load_prices
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
-from edison_ci.documents.files import inside
+from edison_ci.documents.files import OWN_FOLDER, inside, may_be_committed
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.git import objects
@@ -46,11 +45,6 @@ if TYPE_CHECKING:
 # Only a run writes results, locks and copies: answers in a committed results file would count as
 # answers of models, and a link in place of a lock would be written through. Only files of the
 # commit are read: a link could lead to files of earlier steps of the job, such as credentials.
-_OWN = ".edison"
-_MAY_COME = re.compile(
-    r"\.edison/(?:trust\.yaml|secrets\.yaml|prices\.json|\.gitignore|schemas/[a-z]+\.schema\.json)"
-)
-"""Files below `.edison` that may be committed."""
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _LINK = "120000"
 _FILES = ("100644", "100755")
@@ -60,7 +54,7 @@ _FILES = ("100644", "100755")
 def refuse_committed_results(root: Path, results: str) -> None:
     """Raise UsageError if results, locks, copies or links to them are committed."""
     results = inside(results)
-    for name in (_OWN, results):
+    for name in (OWN_FOLDER, results):
         if link := _link_on_the_way(root, name):
             raise _committed_error(link)
     repository = Repository.find(root)
@@ -78,8 +72,8 @@ def refuse_committed_results(root: Path, results: str) -> None:
             continue
         # Some file systems are not case-sensitive.
         folded = name.casefold()
-        own = folded == _OWN or folded.startswith(f"{_OWN}/")
-        may_come = mode in _FILES and _MAY_COME.fullmatch(name)
+        own = folded == OWN_FOLDER or folded.startswith(f"{OWN_FOLDER}/")
+        may_come = mode in _FILES and may_be_committed(name)
         if folded in written or (own and not may_come):
             raise _committed_error(name)
         if mode == _LINK:

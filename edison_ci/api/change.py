@@ -19,6 +19,7 @@ from edison_ci.api.change_coverage import ChangeCoverage, coverage_since
 from edison_ci.api.evaluation import RunOrder, evaluate, most_important, select_experiments
 from edison_ci.api.recordings import RECORDINGS, Recording, recorded_answers
 from edison_ci.api.sessions import SessionFactory, require_editor
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute.run_end import BATCH
 from edison_ci.git.repository import Repository
@@ -294,7 +295,7 @@ def restore_results(project: Project, earlier: Path | None) -> str:
     if earlier is None or results.exists() or not earlier.exists():
         return ""
     try:
-        results.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(results.parent)
         standing = own_results.standing_of(project, earlier)
         if standing is own_results.Standing.RECORDING:
             shutil.copyfile(earlier, own_results.unsigned_path(results))

@@ -293,7 +293,7 @@ def _place(
 ) -> None:
     path = document_files.place_in(target, name, within=within)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        document_files.make_folder(path.parent)
     except OSError as error:
         raise UsageError(
             f"{str(path.parent)!r} cannot be created: {error.strerror}",

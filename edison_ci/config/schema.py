@@ -36,6 +36,7 @@ from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
+from edison_ci.documents.files import make_folder
 from edison_ci.resources import KINDS, MESSAGES, resource_folder
 from edison_ci.shape import NAME_PATTERN, Section, Shape, if_key
 
@@ -311,7 +312,7 @@ def _tidy(value: Any) -> Any:
 
 def write_schemas(folder: Path) -> None:
     """Write every schema to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for kind in (*KINDS, *MESSAGES):
         (folder / file_name(kind)).write_text(text_of(kind), encoding="utf-8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from dataclasses import field
 from pathlib import Path
@@ -14,16 +15,18 @@ from edison_ci.config import service_paths
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
-from edison_ci.config.project_files import ABOUT, QUARANTINE
+from edison_ci.config.project_files import ABOUT, PROJECT, QUARANTINE
 from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.requirements import missing_in
 from edison_ci.config.tokens import ContextCheck
-from edison_ci.documents.files import WorkingTree, read
+from edison_ci.documents.files import OWN_FOLDER, WorkingTree, may_be_committed, read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import leaked_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity, UsageError, sorted_problems
+from edison_ci.git import command as git_command
 from edison_ci.git.repository import Repository
+from edison_ci.numeric import counted
 from edison_ci.spelling import did_you_mean
 from edison_ci.templating.templates import MissingValueError, RenderError
 
@@ -61,6 +64,7 @@ def inspect(root: Path) -> Inspection:
             cases += check.cases
         problems += unclaimed_data(project)
         problems += missing_in(project)
+        problems += results_in_git(project)
         if any(model.posts_key for model in project.models.values()):
             problems += service_paths.path_problems(project)
     secret_places = {problem.where for problem in problems if problem.code == "secret"}
@@ -344,6 +348,36 @@ class DataCheck:
         self.problems.append(make(path, code, message, hint))
 
 
+def results_in_git(project: Project) -> Iterator[Problem]:
+    """Yield a warning for results, locks and accounts that are in Git, or would be.
+
+    `.edison` has its own .gitignore, but files may have been added before there was one, and a
+    results file may be in another folder.
+    """
+    if Repository.find(project.root) is None:
+        return
+    results = project.file.results
+    beside = (f"{results}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
+    listed = git_command.run_git("ls-files", "-z", "--", OWN_FOLDER, *beside, cwd=project.root)
+    names = [path for path in git_command.decode(listed.out).split("\0") if path]
+    if names := [path for path in names if not may_be_committed(path)]:
+        others = f", and so {'is' if len(names) == 2 else 'are'} {counted(len(names) - 1, 'other')}"
+        message = f"{names[0]} is in Git{others if names[1:] else ''}: only this machine needs it"
+        hint = f"remove it from Git: git rm -r --cached {shlex.join(names[:20])}"
+        yield Problem(Location(names[0]), "committed", message, hint, Severity.WARNING)
+    has_ignore = (project.root / OWN_FOLDER / ".gitignore").exists()
+    if not has_ignore and results.startswith(f"{OWN_FOLDER}/"):
+        return  # the first command that writes to the folder makes it
+    # The command takes paths literally, and refuses the option by which others do so.
+    ignored = git_command.run_git(
+        *("--no-literal-pathspecs", "check-ignore", "--quiet", "--", results), cwd=project.root
+    )
+    if ignored.code == 1:
+        message = f"Git does not ignore {results}: `git add .` would commit the results"
+        hint = f"echo {shlex.quote(f'/{results}*')} >> .gitignore"
+        yield Problem(Location(PROJECT), "not-ignored", message, hint, Severity.WARNING)
+
+
 # Keys that look leaked: in the lines that a change adds, or without Git in every file. With Git the
 # working tree is compared with the base: the commit at which HEAD left the default branch, or what
 # a pull request is merged into. Lines that were there before are not reported again.
@@ -400,7 +434,7 @@ def _files_below(root: Path) -> Iterator[str]:
         folders[:] = [
             name
             for name in folders
-            if name not in _LEFT_OUT and not (inside.name == ".edison" and name in _OWN)
+            if name not in _LEFT_OUT and not (inside.name == OWN_FOLDER and name in _OWN)
         ]
         yield from ((inside / name).as_posix() for name in names)
 

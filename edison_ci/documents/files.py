@@ -26,6 +26,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+OWN_FOLDER = ".edison"
+"""The folder in a project for what edison writes."""
+_FOR_GIT = ("/.gitignore", "/prices.json", "/schemas/", "/secrets.yaml", "/trust.yaml")
+"""What of it can be committed."""
+_SCHEMA = re.compile(r"/schemas/[a-z_]+(?:\.schema)?\.json")
+IGNORED_BY_GIT = "\n".join(
+    (
+        "# Results, locks and accounts stay on this machine; only these files are for Git:",
+        "/*",
+        *(f"!{path}" for path in _FOR_GIT),
+        "",
+    )
+)
+"""Its .gitignore."""
+
+
+def may_be_committed(path: str) -> bool:
+    """Whether a file of `.edison`, by its path in the project, can be in Git."""
+    inside = path.removeprefix(OWN_FOLDER)
+    return inside in _FOR_GIT or _SCHEMA.fullmatch(inside) is not None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents; `.edison` gets its .gitignore with the first folder in it.
+
+    Without it, `git add .` after the first command would commit results, locks and accounts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in (folder, *folder.parents):
+        if place.name == OWN_FOLDER:
+            # It may be read-only where folders in it are mounted, and is never written twice.
+            with contextlib.suppress(OSError), (place / ".gitignore").open("x") as stream:
+                stream.write(IGNORED_BY_GIT)
+            return
+
+
 def replace_file(
     root: Path, name: str, data: bytes, *, just_before: Callable[[], object] | None = None
 ) -> None:
@@ -37,7 +73,7 @@ def replace_file(
     path = place_in(root, name)
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with aside.open("xb") as stream:
             stream.write(data)
             stream.flush()

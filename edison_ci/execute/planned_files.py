@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.prices import Price, PriceTable
-from edison_ci.documents.files import OverlayTree
+from edison_ci.documents.files import OverlayTree, make_folder
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe
 from edison_ci.records import Side
@@ -94,7 +94,7 @@ def copy_datasets(project: Project, experiment: Experiment, folder: Path) -> Ite
     try:
         tree = project.tree
         with explain_write_errors(folder):
-            folder.mkdir(parents=True)
+            make_folder(folder)
             for number, entry in enumerate(experiment.file.data):
                 copy = folder / f"{number}-{entry.path.rpartition('/')[2]}"
                 tree = OverlayTree(tree, entry.path, copy)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from edison_ci._dataclass import dataclass
 from edison_ci.access.events import read_event
 from edison_ci.access.site import Role
+from edison_ci.documents.files import make_folder
 from edison_ci.documents.secrets import hidden
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
@@ -493,10 +494,7 @@ def _result(
 def write_draft(review: ReviewContext, name: str, data: bytes) -> Path:
     """Write a file to the drafts folder, which Git ignores."""
     try:
-        review.drafts.mkdir(parents=True, exist_ok=True)
-        ignore = review.drafts / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("# Patches and drafts stay on this machine.\n*\n", encoding="utf-8")
+        make_folder(review.drafts)
         target = review.drafts / name
         target.write_bytes(data)
     except OSError as error:

@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import (
@@ -81,7 +82,7 @@ def copy_whole(results: Path, target: Path) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("# Copies of the results stay on this machine.\n*\n", encoding="utf-8")

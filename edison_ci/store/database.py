@@ -20,6 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ def _create(path: Path) -> None:
     """Make a new file aside and put it in place, unless another process did so first."""
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         _refuse_unwritable(path.parent)
         connection = _connect(aside, BUSY_TIMEOUT_S)
         try:

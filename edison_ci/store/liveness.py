@@ -20,6 +20,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import BusyError, StoreError
 from edison_ci.store.database import open_database, store_error
 
@@ -95,7 +96,7 @@ def housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
     """Hold the lock of `edison admin` commands that need the results file for themselves."""
     place = locks / "housekeeping.lock"
     try:
-        locks.mkdir(parents=True, exist_ok=True)
+        make_folder(locks)
         descriptor = os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StoreError(
@@ -122,7 +123,7 @@ def try_lock(locks: Path, name: str) -> Iterator[bool]:
     """Hold a lock of this machine, if it is free; it ends with the process at the latest."""
     path = locks / f"{_SAFE.sub('_', name)}.lock"
     with explain_write_errors(path):
-        locks.mkdir(parents=True, exist_ok=True)
+        make_folder(locks)
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
         try:
@@ -172,7 +173,7 @@ class ProcessLock:
         self._folder = folder
         self.id = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         with explain_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._descriptor = os.open(
                 self._path(self.id), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644
             )
@@ -220,7 +221,7 @@ def experiment_lock(
     """
     path = folder / f"experiment-{_SAFE.sub('_', experiment)}.lock"
     with explain_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
         try:

@@ -12,6 +12,7 @@ import stat
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.database import store_error
 
@@ -103,7 +104,7 @@ def _keep_private(path: Path) -> None:
     A folder that is a link could lead to files that came with a commit.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if path.parent.is_symlink():
             hint = "check where it comes from, and replace it by a folder"
             raise UsageError(f"{path.parent} is a link", hint=hint)

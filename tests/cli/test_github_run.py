@@ -673,6 +673,7 @@ def test_a_pull_request_cannot_bring_answers_along(job: Job, edison: Edison, how
     if how == "another place":
         repository.write("edison.yaml", "version: 1\nproject: greetings\nresults: planted.db\n")
     repository.write(".gitignore", "")
+    repository.write(".edison/.gitignore", "")
     job.bench.propose_prompt(BAD)
     done = job.pull_request()
     assert done.code == 2, done.all

@@ -128,7 +128,6 @@ class ProjectDraft:
             f"rubrics/{name}.yaml": self.rubric or self.rubric_skeleton(),
             f"prompts/{name}.md": prompt_file(name, self.prompt or self.prompt_skeleton()),
             f"datasets/{name}.jsonl": self.data or self._first_case(),
-            ".gitignore": _text("gitignore"),
         }
 
     def _project_file(self) -> str:
@@ -278,7 +277,7 @@ class SavedDraft:
         """Give the created project the calls for its drafts, and say in its audit who wrote it."""
         project = config_load.load_project(self.target)
         site = sites.Site(self.target, project.file)
-        site.results.parent.mkdir(parents=True, exist_ok=True)
+        document_files.make_folder(site.results.parent)
         calls = self._results / "results.db"
         if calls.exists() and not site.results.exists():
             calls.replace(site.results)

@@ -21,7 +21,7 @@ from edison_ci.config.prompt import read_prompt
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.validation import DataCheck
 from edison_ci.config.vendors import vendor_at
-from edison_ci.documents.files import OverlayTree, WorkingTree
+from edison_ci.documents.files import OverlayTree, WorkingTree, make_folder
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.features.importing.drafts import Message, file_name
 from edison_ci.features.importing.fidelity import Status
@@ -300,14 +300,6 @@ def import_name(path: Path) -> str:
     return file_name(stem, "imported")
 
 
-_IGNORED = """\
-# Results, cache and locks stay on this machine. trust.yaml and schemas/ are committed.
-.edison/*.db*
-.edison/cache/
-.edison/locks/
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
     """The folder of an import, and the settings of its project."""
@@ -413,10 +405,7 @@ def _shared_files(target: ImportTarget, imports: Sequence[ImportResult]) -> dict
     files[PROJECT] = schema_line("", "edison") + yaml_text(_project(imports))
     for path in sorted(resource_folder("schemas").glob("*.json")):
         files[f".edison/schemas/{path.name}"] = path.read_text(encoding="utf-8")
-    files = {n: t for n, t in files.items() if not (_is_schema(n) and (target.root / n).exists())}
-    if not os.path.lexists(target.root / ".gitignore"):
-        files[".gitignore"] = _IGNORED
-    return files
+    return {n: t for n, t in files.items() if not (_is_schema(n) and (target.root / n).exists())}
 
 
 def _is_schema(name: str) -> bool:
@@ -470,7 +459,7 @@ def _validate(target: ImportTarget, files: dict[str, str]) -> tuple[Problem, ...
 def _write_file(root: Path, name: str, text: str) -> Path:
     path = root / name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(root)):
             raise UsageError(
                 f"{name} would be written outside of the project",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents import record_json
+from edison_ci.documents.files import make_folder
 from edison_ci.documents.text_diff import diff_of
 from edison_ci.features.refine.loop_rows import (
     PhaseSpending,
@@ -287,10 +288,8 @@ def next_steps(final: LoopReport) -> list[str]:
 
 def folder_of(context: LoopContext, loop: Loop) -> Path:
     """Return the folder of a loop's files, which Git ignores."""
-    loops = context.project.root / ".edison" / "loops"
-    folder = loops / loop.id
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(loops / ".gitignore", "*\n")
+    folder = context.project.root / ".edison" / "loops" / loop.id
+    make_folder(folder)
     return folder
 
 

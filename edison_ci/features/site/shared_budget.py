@@ -18,6 +18,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import UsageError
 from edison_ci.features.site import client as site_client
 from edison_ci.features.site import lease_rows as store_leases
@@ -335,7 +336,7 @@ class MoneyLease:
         """Write down that the lease is asked for, before it is."""
         if self._noted:
             return
-        self._notes.mkdir(parents=True, exist_ok=True)
+        make_folder(self._notes)
         text = json.dumps({"site": site.url, "owner": self._owner.id})
         with (self._notes / f"{self.id}.json").open("w", encoding="utf-8") as file:
             file.write(text)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import bundles
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import DeliveryError, EdisonError, UsageError
 from edison_ci.features.site import client as site_client
 from edison_ci.features.site import uploads
@@ -501,8 +502,7 @@ def _refuse_version(description: dict[str, Any], host: str) -> None:
 def _folder(site: Site) -> Path:
     """Return the folder of what is on its way; it is not for Git."""
     folder = site.root / uploads.FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n", encoding="ascii")
+    make_folder(folder)
     return folder
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.api.bundles import Arrival, import_bundle, trusted_keys
+from edison_ci.documents.files import make_folder
 from edison_ci.errors import EdisonError, ExitCode, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -135,8 +136,7 @@ class Uploads:
     def _make_room(self, path: Path) -> None:
         """Make the folder, and remove uploads that did not continue for a day."""
         folder = path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="ascii")
+        make_folder(folder)
         others = []
         for part in folder.glob("*.part"):
             if time.time() - part.stat().st_mtime > _DAY_S:

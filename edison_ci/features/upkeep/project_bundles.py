@@ -39,6 +39,7 @@ from edison_ci.api.bundles import (
     unpack,
 )
 from edison_ci.config.project_files import TRUST
+from edison_ci.documents.files import make_folder
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import hidden, secrets_in
@@ -248,7 +249,7 @@ def restore_project_bundle(bundle: Path, folder: Path) -> RestoredProject:
                 member = unpacked[_RESULTS]
                 _refuse_other(bundle, results, member.size_bytes, member.sha256)
                 rows = _refuse_results(bundle, member.path)
-                site.results.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(site.results.parent)
                 digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
                 entry = site.entry(site.actor(), "bundle restore", bundle.name,
                                    after={"sha256": digest, "signed_by": signed_by})  # fmt: skip

@@ -81,7 +81,6 @@ def created(folder: Path) -> set[str]:
 
 
 EXPECTED_FILES = {
-    ".gitignore",
     "edison.yaml",
     "models.yaml",
     f"datasets/{NAME}.jsonl",
@@ -364,12 +363,10 @@ def test_answers_that_cannot_be_read_are_given_anew(folder: Folder) -> None:
 
 def test_nothing_is_overwritten(edison: Edison, folder: Folder) -> None:
     folder.write(f"prompts/{NAME}.md", "mine")
-    folder.write(".gitignore", "mine")
     with Asked(folder.path) as tty:
         tty.say_all([*HAPPY[:-1], (END, "c")])
         assert tty.end() == 0
     assert folder.read(f"prompts/{NAME}.md") == "mine"
-    assert folder.read(".gitignore") == "mine"
     assert (folder.path / f"prompts/{NAME}-2.md").exists()
     with Asked(folder.path) as tty:
         assert tty.end() == 2

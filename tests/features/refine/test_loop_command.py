@@ -37,9 +37,7 @@ def shop(support: Folder) -> Folder:
 
 
 def committed(folder: Folder) -> None:
-    folder.write(
-        ".gitignore", ".edison/*.db*\n.edison/locks/\n.edison/cache/\n.edison/snapshots/\n"
-    )
+    folder.write(".gitignore", ".edison/\n")
     folder.git("init", "-q", "--initial-branch=main")
     folder.git("config", "user.name", "Ada")
     folder.git("config", "user.email", "ada@example.org")
