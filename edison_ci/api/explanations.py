@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.decide import conclusion
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.records import Side
-from edison_ci.results import explanation, stored_runs
+from edison_ci.results import explanation, sent_prompt, stored_runs
 from edison_ci.store import cells
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ComparedAnswer,
         JudgeAnswer,
     )
+    from edison_ci.results.sent_prompt import SentPrompt
     from edison_ci.store.cells import Component
     from edison_ci.store.manual_grades import ManualGrade
 
@@ -27,15 +28,17 @@ _ID = re.compile("[0-9a-f]{12,24}")
 
 
 class ExplainedCell(NamedTuple):
-    """A cell, and the interim analysis before which it was asked for, if any."""
+    """A cell with its prompt, and the interim analysis before which it was asked for, if any."""
 
     explanation: CellExplanation
+    sent: SentPrompt
     interim: InterimAnalysis | None
 
     def as_json(self) -> Document:
         """Return it as a command prints it, which redacts its texts."""
         interim = None if self.interim is None else self.interim.as_json()
-        return {**_document(self.explanation), "interim": interim}
+        sent = {"messages": as_document(self.sent.messages), "why_not": self.sent.why_not or None}
+        return {**_document(self.explanation), "sent": sent, "interim": interim}
 
 
 def explain_cell(project: Project, cell: str, run: str | None = None) -> ExplainedCell:
@@ -52,7 +55,7 @@ def explain_cell(project: Project, cell: str, run: str | None = None) -> Explain
         # Only comparisons have interim analyses; what finds them is slow to import.
         compared = stored.base_commit is not None
         interim = conclusion.interim_of_cell(reader, stored, explained.cell) if compared else None
-        return ExplainedCell(explained, interim)
+        return ExplainedCell(explained, sent_prompt.sent_prompt(project, explained), interim)
 
 
 def _document(explained: CellExplanation) -> Document:

@@ -17,6 +17,7 @@ from edison_ci.records import CellStatus, Side, plain_text
 
 if TYPE_CHECKING:
     from edison_ci.results.explanation import CellExplanation
+    from edison_ci.results.sent_prompt import SentPrompt
     from edison_ci.store.cells import Component
 
 _COLORS = {True: GOOD, False: BAD, None: ODD}
@@ -30,9 +31,9 @@ def explain_cell(state: CliState, cell: str, run: str | None) -> None:
     """Explain why a cell passed or failed.
 
     CELL is a case, CASE@MODEL#REPEAT (#0 may be left out), or 12 hex digits. RUN is an id,
-    `latest` or the name of an experiment. Shows the case, the answer, every component of the grade
-    with its threshold, the replies of the judges, the calculation of the score, and the cost. Texts
-    that look like keys are redacted.
+    `latest` or the name of an experiment. Shows the case, the prompt as it was sent, the answer,
+    every component of the grade with its threshold, the replies of the judges, the calculation of
+    the score, and the cost. Texts that look like keys are redacted.
 
     Examples:
       edison explain return-how
@@ -46,7 +47,7 @@ def explain_cell(state: CliState, cell: str, run: str | None) -> None:
     if terminal.json:
         terminal.document(explained.as_json())
         return
-    _show(terminal, explained.explanation)
+    _show(terminal, explained.explanation, explained.sent)
     if (interim := explained.interim) is not None:
         terminal.result(
             f"asked for before interim analysis {interim.number} of {interim.of} that the gates "
@@ -54,7 +55,7 @@ def explain_cell(state: CliState, cell: str, run: str | None) -> None:
         )
 
 
-def _show(terminal: Terminal, explained: CellExplanation) -> None:
+def _show(terminal: Terminal, explained: CellExplanation, sent: SentPrompt) -> None:
     """Print everything that is known about a cell."""
     run, cell = explained.run, explained.cell
     mark = simulated_label(run.simulation)
@@ -72,6 +73,7 @@ def _show(terminal: Terminal, explained: CellExplanation) -> None:
     terminal.result(f"{cell.prompt}{label} ({cell.version[:8]}), run {run.id}{side}")
     terminal.result(StyledText(secrets.redacted(explained.why), _COLORS[cell.passed]))
     _inputs(terminal, explained)
+    _sent(terminal, sent)
     _answer(terminal, explained)
     _fallback(terminal, explained)
     _grade(terminal, explained)
@@ -91,6 +93,15 @@ def _inputs(terminal: Terminal, explained: CellExplanation) -> None:
         _text(terminal, f"{name}: {plain_text(value)}")
     if case.expected is not None:
         _text(terminal, f"expected: {plain_text(case.expected)}")
+
+
+def _sent(terminal: Terminal, sent: SentPrompt) -> None:
+    for message in sent.messages:
+        terminal.result(StyledText(f"--- sent as {message.role}", bold=True))
+        _text(terminal, message.content)
+    if sent.why_not:
+        terminal.result(StyledText("--- sent", bold=True))
+        terminal.result(sent.why_not)
 
 
 def _answer(terminal: Terminal, explained: CellExplanation) -> None:

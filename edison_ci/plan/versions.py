@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
+from edison_ci.errors import UsageError
 from edison_ci.git import objects
 from edison_ci.git.command import decode, run_git
 from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
@@ -70,6 +72,24 @@ def commit_of_version(path: str, root: Path, repository: Repository, version: st
     """Return the first commit of the default branch with a version of a prompt, if there is one."""
     moments = _Texts(repository, repository.prefix_of(root), path).of_prompt()
     return next((moment.commit for moment in moments if moment.version.startswith(version)), None)
+
+
+def prompt_text(root: Path, path: str, version: str, commit: str | None) -> Prompt | None:
+    """Return the prompt file that had a version: at a commit, else in the history of the branch."""
+    repository = Repository.find(root)
+    if repository is None:
+        return None
+    texts = _Texts(repository, repository.prefix_of(root), path, "HEAD")
+    if commit is not None:
+        with contextlib.suppress(UsageError):  # a shallow clone may lack the commit
+            data = repository.read(commit, texts.place)
+            prompt = None if data is None else texts.read(commit, data)
+            if prompt is not None and prompt.version == version:
+                return prompt
+    if repository.head() is None:
+        return None
+    found, data = texts.first_commits().get(version, (None, b""))
+    return None if found is None else texts.read(found, data)
 
 
 class _Moment(NamedTuple):

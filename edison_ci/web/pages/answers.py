@@ -25,6 +25,7 @@ from edison_ci.results.case_grid import (
 from edison_ci.results.case_query import ListedCase, place_in_list
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
+from edison_ci.results.sent_prompt import sent_prompt
 from edison_ci.web.page_context import (
     SHOWN_ID,
     Crumb,
@@ -71,6 +72,7 @@ def cell(context: PageContext) -> Page:
             **_case_values(context, run, row.case_id, near, neighbour),
             "cell": row,
             "known": explained,
+            "sent": sent_prompt(project, explained),
             "word": next(sibling.word for sibling in siblings if sibling.id == row.id),
             "label": run.labels.get(row.prompt) if row.side == Side.HEAD else None,
             "siblings": siblings,
