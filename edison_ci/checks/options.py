@@ -106,14 +106,28 @@ class Check(Shape):
 
     @property
     def title(self) -> str:
-        """The check with its options on one line: `words max 120`, `not regex "as an ai"`.
+        """The check with its first options on one line: `words max 120`, `not regex "as an ai"`.
 
         It depends on nothing but the check, so the same check has the same name in every run.
         """
+        words, *more = self._words()
+        for option in more:
+            if len(words) + 1 + len(option) > _LONGEST_TITLE:
+                break
+            words += f" {option}"
+        return _cut(words, _LONGEST_TITLE)
+
+    @property
+    def long_title(self) -> str:
+        """The check with all its options, to tell it from another one of the same title."""
+        return _cut(" ".join(self._words()), _LONGEST_LONG_TITLE)
+
+    def _words(self) -> list[str]:
+        """Return the check with what it is mainly about, and its other options."""
         inner = [part.title for part in self.inner_checks()]
-        words = [self.check, ", ".join(inner)] if inner else [self.check, *self._shown_options()]
-        text = " ".join(filter(None, words)).replace("`", "'")
-        return text if len(text) <= _LONGEST_TITLE else f"{text[: _LONGEST_TITLE - 3]}..."
+        first, *more = [", ".join(inner)] if inner else [*self._shown_options(), ""]
+        words = [" ".join(filter(None, (self.check, first))), *more]
+        return [word.replace("`", "'") for word in words if word]
 
     def _shown_options(self) -> Iterator[str]:
         """Yield the options that are written, the main one without its name."""
@@ -221,20 +235,26 @@ class TrimmedCheck(Check):
     )
 
 
-_LONGEST_TITLE = 60
-_LONGEST_TEXT = 30
+_LONGEST_TITLE = 40
+_LONGEST_LONG_TITLE = 80
+_LONGEST_TEXT = 24
+_PATH = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 _FLAGS = re.compile(r"^\(\?[aimsux]+\)")
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def _shown(value: Any) -> str:
-    """Return an option in a title: a text in quotes, a single variable by its name."""
+    """Return an option in a title: a text in quotes, a single value of the case by its name."""
     if isinstance(value, Template):
-        if value.single is not None:
-            return value.single
+        if path := _PATH.fullmatch(value.source):
+            return path[1]
         value = value.source
     if isinstance(value, str):
         text = single_line(_FLAGS.sub("", value))
-        return f'"{text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."}"'
+        return f'"{_cut(text, _LONGEST_TEXT)}"'
     if isinstance(value, tuple | list):
         return ", ".join(map(_shown, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,6 +1,7 @@
 """The models of an experiment file: prompts, data, models, grading, gates and stop rules."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -475,11 +476,13 @@ class ExperimentFile(Shape):
     def named_checks(self) -> dict[str, Check]:
         """Return the checks by their names in reports: as written, or by what they check."""
         written = {check.name for check in self.checks}
+        titles = Counter(check.title for check in self.checks if check.name is None)
         named: dict[str, Check] = {}
         for check in self.checks:
-            name, number = check.name or check.title, 2
+            title = check.title if titles[check.title] == 1 else check.long_title
+            name, number = check.name or title, 2
             while name in named or (check.name is None and name in written):
-                name, number = f"{check.title} ({number})", number + 1
+                name, number = f"{title} ({number})", number + 1
             named[name] = check
         return named
 

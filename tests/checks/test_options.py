@@ -239,7 +239,7 @@ NAMES = [
     (["regex: '(?i)a'", "regex: a"], ['regex "a"', 'regex "a" (2)']),
     (["contains: 'a`b\u202ec'"], ['contains "a\'b c"']),
     (["regex: {value: a, name: contains}", "contains: b"], ["contains", 'contains "b"']),
-    ([f"contains: {'x' * 200}"], [f'contains "{"x" * 27}..."']),
+    ([f"contains: {'x' * 200}"], [f'contains "{"x" * 21}..."']),
 ]
 
 

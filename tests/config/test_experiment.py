@@ -17,6 +17,27 @@ def experiment(text: str) -> ExperimentFile:
     return ExperimentFile.model_validate(read_yaml(HEAD + text, "f").value)
 
 
+def test_a_check_has_a_short_name() -> None:
+    file = experiment(
+        "models: [small]\n"
+        "checks:\n"
+        '  - json_path: {path: $.number, value: "{{ expected.number }}"}\n'
+        '  - json_path: {path: $.unit, value: "{{ expected.unit }}"}\n'
+        "  - json_path: {path: $.unit, value: m}\n"
+        "  - regex: '(?i)^an answer that is quite a bit longer than others'\n"
+        "  - contains: {name: names-its-source, value: '{{ expected }}'}\n"
+        "  - all_of: [{contains: 'the first of two'}, {contains: 'the second of two'}]\n"
+    )
+    assert list(file.named_checks()) == [
+        'json_path "$.number"',
+        'json_path "$.unit" value expected.unit',
+        'json_path "$.unit" value "m"',
+        'regex "^an answer that is qu..."',
+        "names-its-source",
+        'all_of contains "the first of two", c...',
+    ]
+
+
 def test_the_example_of_the_contract_is_an_experiment() -> None:
     file = experiment(
         "models: [small, {use: big, params: {temperature: [0.2, 1.0]}}]\n"
