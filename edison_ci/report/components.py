@@ -286,11 +286,16 @@ _AROUND = 3
 """Unchanged lines around those of a diff."""
 
 
+_MOST_OPEN_CHARS, _MOST_OPEN_LINES = 5_000, 60
+"""Up to which a text is shown whole."""
+
+
 def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
     """Return untrusted text in a box, with invisible characters spelled out.
 
-    Joiners and direction marks stay, because Persian, Arabic and emoji need them and their effect
-    ends with the box. Direction overrides are spelled out.
+    A long text is folded, with its length as a sign that there is more. Joiners and direction
+    marks stay, because Persian, Arabic and emoji need them and their effect ends with the box.
+    Direction overrides are spelled out.
     """
     pieces = _JOINERS.split(text)
     parts: list[str] = [escape(pieces[0])]
@@ -299,10 +304,15 @@ def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
     class_ = "text-box text-box-prose" if prose else "text-box"
     if not text.strip():
         return element("p", "(empty)", class_="quiet")
-    return element(
+    box = element(
         "pre", Markup("".join(parts)), class_=class_, dir="auto", tabindex="0", role="region",
         aria_label=label or "text",
     )  # fmt: skip
+    if len(text) <= _MOST_OPEN_CHARS and text.count("\n") < _MOST_OPEN_LINES:
+        return box
+    more = element("summary", f"Show all {len(text):,} characters, or fold them")
+    # The box follows what folds it, so that a style sheet can do it; it is drawn above it.
+    return element("div", element("details", more), box, class_="fold")
 
 
 def diff_view(before: str, after: str) -> Markup:

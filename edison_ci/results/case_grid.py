@@ -451,6 +451,43 @@ def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Colu
     )
 
 
+class CaseResult(NamedTuple):
+    """What a run found of a case, over its prompts, models and repeats."""
+
+    composite: float | None
+    passed: int
+    failed: int
+
+    @property
+    def word(self) -> str:
+        """Outcome in a word."""
+        return "fail" if self.failed else "pass" if self.passed else "ungraded"
+
+
+def case_results(
+    connection: sqlite3.Connection, run_id: str, cases: Sequence[str]
+) -> dict[str, CaseResult]:
+    """Return what a run found of cases, by case; those that it did not have are left out."""
+    rows = connection.execute(
+        "select case_id, composite, passed, failed from rollup_case where run_id = ? "
+        "and side = 'head' and case_id in (select value from json_each(?))",
+        (run_id, json.dumps([*cases])),
+    )
+    return {case: CaseResult(*result) for case, *result in rows}
+
+
+def case_hashes(
+    connection: sqlite3.Connection, run_id: str, cases: Sequence[str]
+) -> dict[str, str | None]:
+    """Return the hash of the content that cases had in a run, by case."""
+    rows = connection.execute(
+        "select w.value, (select case_hash from cell where run_id = ? and case_id = w.value "
+        "limit 1) from json_each(?) w",
+        (run_id, json.dumps([*cases])),
+    )
+    return dict(rows.fetchall())
+
+
 class CellActions(NamedTuple):
     """What a person can do with the answers of a page of the grid, by cell."""
 

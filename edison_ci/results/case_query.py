@@ -59,6 +59,8 @@ class CaseQuery:
     flagged: bool = False
     component: ComponentName | None = None
     """Whose scores are wanted beside the composite."""
+    shown: tuple[str, ...] = ()
+    """Values of a case that are shown beside its answers; empty for the usual ones."""
     text: str = ""
     deep: bool = False
     """Whether the text is searched in every answer, however long that takes."""

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
 
-_FEW = 4
-"""Cases up to which each is read alone; for more, the whole dataset is read."""
+_FEW = 30
+"""Cases up to which each is read alone, as those of a page; for more, the dataset is read whole."""
 
 
 @dataclass(frozen=True, slots=True)

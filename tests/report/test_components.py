@@ -66,6 +66,13 @@ def test_an_empty_text_is_said() -> None:
     assert words(ui.text_box(" \n")) == "(empty)"
 
 
+@pytest.mark.parametrize("text", ["a" * 5_001, "line\n" * 61])
+def test_a_long_text_is_folded_and_says_that_there_is_more(text: str) -> None:
+    assert f"Show all {len(text):,} characters" in words(ui.text_box(text))
+    assert text in ui.text_box(text)
+    assert "<details" not in ui.text_box(text[:250])
+
+
 def test_a_pager_says_where_one_is() -> None:
     made = ui.pager(range(20, 40), 37, previous="?page=1", following=None)
     assert "21 to 37 of 37" in made

@@ -139,7 +139,7 @@ def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored:
 
     def cases(**args: str) -> list[str]:
         body = grid(server.get(f"{run}?{urlencode(args)}").text)
-        return re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
+        return re.findall(r'<a class="name" href="[^"]+/case\?case=([^"&]+)', body)
 
     everything = stored.one("select count(distinct case_id) from cell where run_id = ?",
                             stored.against)  # fmt: skip
@@ -172,12 +172,13 @@ def test_the_grid_shows_beginnings_of_answers_worst_first(server: Server, stored
     worst = stored.one("select case_id from rollup_case where run_id = ? and side = 'head' "
                        "order by lowest, composite limit 1", stored.against)  # fmt: skip
     assert case == worst
-    whole, shown = " ".join(text.split()), unescape(found[2])
+    more = ' <span class="more">more</span>'
+    whole, shown = " ".join(text.split()), unescape(found[2].removesuffix(more))
     assert shown == whole if len(whole) <= 200 else whole.startswith(shown[:190])
-    texts = re.findall(r'class="excerpt"[^>]*>(.*?)</a>', body, re.S)
-    assert {len(unescape(each)) for each in texts if each.endswith("\N{HORIZONTAL ELLIPSIS}")} == {
-        200
-    }
+    texts = re.findall(r'<a class="excerpt"[^>]*>(.*?)</a>', body, re.S)
+    cut = [each.removesuffix(more) for each in texts if each.endswith(more)]
+    assert {len(unescape(each)) for each in cut} == {200}
+    assert all(each.endswith("\N{HORIZONTAL ELLIPSIS}") for each in cut)
     assert f"{tokens_in} in, " in body
     assert "Why it fails: " in Read(body).text
 
@@ -217,7 +218,7 @@ def test_next_and_previous_follow_the_list(server: Server, stored: Stored) -> No
     cases: list[str] = []
     while True:  # through the pages of the list
         body = grid(server.get(listed).text)
-        cases += re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
+        cases += re.findall(r'<a class="name" href="[^"]+/case\?case=([^"&]+)', body)
         more = re.search(r'rel="next"[^>]* href="([^"]+)"|href="([^"]+)" rel="next"', body)
         if more is None:
             break
@@ -281,6 +282,10 @@ def test_the_grid_shows_another_number(server: Server, stored: Stored, metric: s
 def test_a_cell_says_what_was_asked_answered_and_why(server: Server, stored: Stored) -> None:
     text = one_line(server.get(f"/-/edison/cell/{stored.cell()}").text)
     assert "how do i send this back" in text  # from the dataset, which has not changed
+    sent = text[text.index("Prompt as sent") : text.index("Answer")]
+    assert re.search(
+        r"system You answer e-mails .*user Write .* Message: how do i send this back ", sent
+    )
     assert "Reasons" in text
     assert re.search(r"Helpfulness criterion.*strict [\d.]+ ", text)
     assert "The raw text is the same." in text

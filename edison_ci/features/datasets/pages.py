@@ -10,6 +10,7 @@ from edison_ci.config.dataset_about import DatasetAbout
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
 from edison_ci.features.datasets.case_discrimination import discrimination_of
+from edison_ci.features.datasets.case_table import CaseFilter, case_table
 from edison_ci.features.datasets.health import (
     Health,
     QuestionQuality,
@@ -148,6 +149,7 @@ def dataset(context: PageContext) -> Page:
     ready = _diagnosis(context, name, run_id)
     diagnosis = ready or Diagnosis(None, None, QuestionQuality())
     paging = Paging.of(context.args, len(diagnosis.quality.questions))
+    listed = _listed(context, name, run_id)
     order = context.args.choice("order", tuple(ORDERS))
 
     def again(**changes: Any) -> str:
@@ -161,8 +163,7 @@ def dataset(context: PageContext) -> Page:
             "experiment": name,
             "run_id": run_id,
             "files": _files(project_of(context), name),
-            "q": context.args.text("q"),
-            "found": _found(context, name),
+            **listed,
             "kinds": _kinds(RunResult(context.connection, requested_run(context, run_id))),
             "waiting": ready is None,
             "health": diagnosis.health,
@@ -183,8 +184,25 @@ def dataset(context: PageContext) -> Page:
         },
         crumbs=(Crumb("Datasets", context.links.to("datasets")),),
         area="datasets",
-        refresh_s=REFRESH_S if ready is None else None,
+        refresh_s=REFRESH_S if ready is None or listed["reading"] else None,
     )
+
+
+def _listed(context: PageContext, name: str, run_id: str) -> dict[str, Any]:
+    """Return the table of cases; without the files, the cases of the run by name or tag."""
+    filters = CaseFilter.of(context.args)
+    try:
+        table = case_table(context, name, run_id, filters)
+    except LookupError:
+        return {"q": filters.text, "found": _found(context, name), "table": None, "reading": False}
+    at = Paging(table.page, table.total) if table is not None else None
+
+    def leafed(*, page: int) -> str:
+        kept = {**filters.args, "at": page if page > 1 else ""}
+        return f"{context.links.to('dataset', name, **kept)}#list"
+
+    values = {"chosen": filters, "sliced": dict(filters.slices), "at": at, "leafed": leafed}
+    return {"table": table, "reading": table is None, **values}
 
 
 ORDERS = {

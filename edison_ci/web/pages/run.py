@@ -30,6 +30,7 @@ from edison_ci.web.page_context import (
     Paging,
     requested_run,
 )
+from edison_ci.web.pages.case_values import values_of_cases
 from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def case_query(args: Args) -> CaseQuery:
         failed=args.flag("failed"),
         flagged=args.flag("flagged"),
         component=ComponentName(kind, name) if sign and name else None,
+        shown=tuple(name for part in args.texts("show") for name in part.split(",")),
         text=args.text("q"),
         deep=args.flag("deep"),
         offset=(args.whole("page", 1) - 1) * PER_PAGE,
@@ -151,6 +153,7 @@ def list_args(query: CaseQuery) -> dict[str, Any]:
         "failed": query.failed,
         "flagged": query.flagged,
         "component": query.component.key if query.component else "",
+        "show": ",".join(query.shown),
         "q": query.text,
         "deep": query.deep,
     }
@@ -173,8 +176,10 @@ def run(context: PageContext) -> Page:
     kept, paging = list_args(query), Paging.of(context.args, grid.total)
     listed = {**kept, "page": paging.number}
     findings = _findings(context, current)
+    values = values_of_cases(context, current, [row.case for row in grid.rows], query.shown)
     small = current.cells_planned <= MOST_CELLS
     waiting = findings is None and small and not current.moving
+    reloads = waiting or values.waiting
 
     def again(**changes: Any) -> str:
         return context.links.to("run", current.id, **{**kept, **changes})
@@ -187,6 +192,7 @@ def run(context: PageContext) -> Page:
             "troubles": troubles_of(RunResult(context.connection, current)),
             **_grid_values(query),
             "grid": grid,
+            "values": values,
             "acts": feature.ask("cell_actions", context, grid, default=NO_ACTIONS),
             "findings": findings,
             "waiting": waiting,
@@ -200,7 +206,7 @@ def run(context: PageContext) -> Page:
         },
         crumbs=crumbs_of(context, current),
         area="home",
-        refresh_s=_REFRESH_S if current.moving else REFRESH_S if waiting else None,
+        refresh_s=_REFRESH_S if current.moving else REFRESH_S if reloads else None,
     )
 
 
