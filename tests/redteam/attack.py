@@ -43,7 +43,8 @@ class Variant:
     """Whether a pass, or nothing to do, is fine: the head is not worse, or is not decided upon."""
     budget_microusd: int | None = None
     """The most that the model's own ledger may show."""
-    limit_s: float = 60.0
+    limit_s: float = 180.0
+    """Far above what a job takes on a busy machine: what does not end has no end."""
     proxied: bool = False
     """Whether calls that leave this machine are led to the thief, so that they are seen."""
     then: Callable[[Scene, Done], Iterator[str]] | None = None

@@ -218,7 +218,7 @@ def _through_litellm(name: str, text: str, *, must: str = "") -> Variant:
         with_models(usual, trusts=False)(scene)
         scene.git("checkout", "--quiet", "--", "prompts/hello.md")
 
-    return Variant(name, change, base, must=must, proxied=True, limit_s=120)
+    return Variant(name, change, base, must=must, proxied=True)
 
 
 def _litellm() -> Iterator[Variant]:

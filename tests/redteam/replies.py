@@ -61,7 +61,7 @@ def _change(scene: Scene) -> None:
 
 
 def _variant(name: str, text: str) -> Variant:
-    return Variant(name, _change, _reading, script=(rule(text=text),), may_pass=True, limit_s=120.0)
+    return Variant(name, _change, _reading, script=(rule(text=text),), may_pass=True)
 
 
 def _repeated(piece: str, size: int) -> str:

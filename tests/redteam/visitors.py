@@ -177,9 +177,7 @@ def _flooded(name: str) -> Variant:
 
 def _visited(name: str, then: Callable[[Scene, Done], Iterator[str]]) -> Variant:
     change: Change = people
-    return Variant(
-        name, change, people, command=("validate",), may_pass=True, then=then, limit_s=120
-    )
+    return Variant(name, change, people, command=("validate",), may_pass=True, then=then)
 
 
 def _fixed() -> Iterator[Variant]:
