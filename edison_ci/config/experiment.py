@@ -138,7 +138,7 @@ class Refine(Shape):
     examples: int = Field(10, ge=1, le=10, description="Failing examples for the refiner.")
     candidates: int = Field(1, ge=1, le=5, description="Number of diffs to request.")
     max_length_change: Share = Field(0.15, description="Maximum change of length, as a share.")
-    max_length_chars: int = Field(300, ge=0, le=20_000, description="Or in characters.")
+    max_length_chars: int = Field(120, ge=0, le=20_000, description="Or in characters.")
     max_lines_change: Share = Field(
         0.2, description="Maximum of added and removed lines, as a share."
     )

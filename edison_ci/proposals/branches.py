@@ -111,6 +111,17 @@ def find_branch_in_git(
     return BranchState(taken, own, commit, shared, _is_merged(repository, commit))
 
 
+def branches_with(repository: Repository, remote: str | None, commit: str) -> list[str]:
+    """Return the branches that contain a commit, on the remote if there is one, without ours."""
+    place = "refs/heads" if remote is None else f"refs/remotes/{remote}"
+    holding = run_git(
+        *("for-each-ref", "--format=%(refname)", f"--contains={commit}", place),
+        cwd=repository.root,
+    )
+    names = (_short(ref, remote) for ref in holding.line.splitlines())
+    return [name for name in names if name != "HEAD" and not name.startswith("edison/")]
+
+
 def merged_changes(repository: Repository, remote: str | None) -> dict[str, str]:
     """Return the commits of changes on the default branch, by the key of the change."""
     default = repository.default_branch()

@@ -209,17 +209,33 @@ def check_change(change: Change, background: GuardrailContext) -> tuple[Guardrai
     return (*rails, *background.further(change))
 
 
+class SizeLimits(NamedTuple):
+    """How much of a prompt one refinement may change."""
+
+    chars: int
+    lines: int
+
+
+def size_limits(target: RefineTarget) -> SizeLimits:
+    """Return how much longer or shorter a prompt may become, and how many lines may differ."""
+    limits, text = target.limits, target.text
+    return SizeLimits(
+        max(int(limits.max_length_change * len(text)), limits.max_length_chars),
+        max(int(limits.max_lines_change * _count(text)), limits.max_lines),
+    )
+
+
 def _length(change: Change, background: GuardrailContext) -> RuleResult:
-    before, limits = len(change.target.text), change.target.limits
+    before = len(change.target.text)
     grown = len(change.text) - before
-    most = max(int(limits.max_length_change * before), limits.max_length_chars) * background.wider
+    most = size_limits(change.target).chars * background.wider
     return RuleResult(abs(grown) <= most, f"{grown:+,} characters of {before:,}; at most {most:,}")
 
 
 def _lines(change: Change, background: GuardrailContext) -> RuleResult:
-    before, limits = _count(change.target.text), change.target.limits
+    before = _count(change.target.text)
     lines = len(change.patch.added) + len(change.patch.removed)
-    most = max(int(limits.max_lines_change * before), limits.max_lines) * background.wider
+    most = size_limits(change.target).lines * background.wider
     return RuleResult(lines <= most, f"{lines} lines added or removed of {before}; at most {most}")
 
 

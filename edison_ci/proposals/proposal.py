@@ -27,6 +27,7 @@ from edison_ci.proposals.branches import (
     BranchState,
     PlainGit,
     branch_prefix,
+    branches_with,
     find_branch_in_git,
     find_branch_on_github,
 )
@@ -52,7 +53,7 @@ from edison_ci.results.weaknesses import example_answer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from edison_ci.access.events import Event
@@ -132,7 +133,7 @@ class ByGit:
             made = next(iter(repository.parents(made)), None) if made else None
             data = repository.read(made, place) if made else None
             if made and data is not None and is_base(review.project, suggestion, data):
-                return Base(names[0], made, data)
+                return Base(self._branch_with(made, names), made, data)
         prompt = None
         for name in names:
             commit = branch_tip(repository, remote, name)
@@ -147,6 +148,15 @@ class ByGit:
         if remote and is_base(review.project, suggestion, here):
             error.hint = f"that version is not pushed to {remote} yet: git push first"
         raise error
+
+    def _branch_with(self, commit: str, names: Sequence[str]) -> str:
+        """Return the branch that a proposal started from: one whose history has its parent."""
+        repository, remote = self._plain.repository, self._plain.remote
+        tips = {name: branch_tip(repository, remote, name) for name in names}
+        containing = branches_with(repository, remote, commit)
+        tipped = (name for name, tip in tips.items() if tip == commit)
+        likely = (*tipped, *(name for name in names if name in containing), *containing, *names)
+        return likely[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,7 @@ class ByGitHub:
             made = parents[0] if parents else None
             data = await self.github.read_file(place, ref=made) if made else None
             if made and data is not None and is_base(self.review.project, suggestion, data):
-                return Base(names[0], made, data)
+                return Base(await self._branch_with(made, names, suggestion), made, data)
         prompt = None
         for name in names:
             commit = await self.github.git.tip(name)
@@ -179,6 +189,18 @@ class ByGitHub:
                 return Base(name, commit, data)
             prompt = prompt or prompt_in(self.review.project, suggestion.path, data)
         raise stale_suggestion(suggestion, prompt, names[0] if names else "no branch")
+
+    async def _branch_with(self, parent: str, names: Sequence[str], suggestion: Suggestion) -> str:
+        """Return the branch that a proposal started from, by the parent of its commit."""
+        tips = {name: await self.github.git.tip(name) for name in names}
+        if at_parent := [name for name in names if tips[name] == parent]:
+            return at_parent[0]
+        place = self.review.in_repository(suggestion.path)
+        for name, tip in tips.items():
+            data = await self.github.read_file(place, ref=tip) if tip else None
+            if is_base(self.review.project, suggestion, data):
+                return name
+        return names[0]
 
     async def put(self, change: Change) -> tuple[str, ProposalAction]:
         """Create the commit and the branch."""
@@ -550,7 +572,10 @@ async def _suggest_lines(
 def newest(suggestions: list[Suggestion], *, force: bool) -> Suggestion | None:
     """Return the newest suggestion to propose; None if there is none."""
     proposed = [
-        suggestion for suggestion in suggestions if suggestion.status is SuggestionStatus.PROPOSED
+        suggestion
+        for suggestion in suggestions
+        if suggestion.status is SuggestionStatus.PROPOSED
+        and (force or suggestion.proven or suggestion.forced)
     ]
     waiting = [
         suggestion

@@ -267,8 +267,9 @@ class Suggestion:
 
     @property
     def proven(self) -> bool:
-        """Whether its evidence proves an improvement."""
-        return self.evidence.get("proven") is True
+        """Whether its evidence proves an improvement, on enough held-out cases."""
+        # Before 16 held-out cases were required, evidence could be both proven and not verified.
+        return self.evidence.get("proven") is True and self.evidence.get("verified") is not False
 
     def as_json(self) -> dict[str, Any]:
         """Return the suggestion as it appears in `--json`."""

@@ -314,7 +314,7 @@ CONTRACT = [
     # section 8
     Promise(Refine, "candidates", between(1, 5)),
     Promise(Refine, "max_length_change", between(0, 1), 0.15),
-    Promise(Refine, "max_length_chars", {}, 300),
+    Promise(Refine, "max_length_chars", {}, 120),
     Promise(Refine, "max_lines_change", between(0, 1), 0.2),
     Promise(Refine, "max_lines", {}, 4),
     Promise(Refine, "max_removed_run", {}, 5),

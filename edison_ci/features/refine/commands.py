@@ -19,6 +19,7 @@ from edison_ci.errors import OutOfBudget, UsageError
 from edison_ci.features.refine import library, refinement, refiner
 from edison_ci.features.refine import optimize as refine_optimize
 from edison_ci.features.refine import search as refine_search
+from edison_ci.features.refine import suggestions as refine_suggestions
 from edison_ci.features.refine import trials as refine_trials
 from edison_ci.numeric import counted, dollars, in_cents
 from edison_ci.plan import estimate
@@ -214,7 +215,11 @@ def _show(terminal: Terminal, target: RefineTarget, result: RefineResult) -> Non
         best = result.suggestions[statuses.index(SuggestionStatus.PROPOSED)]
         terminal.note(f"push it to a branch with: edison propose {best.id}")
     elif SuggestionStatus.TRIED in statuses:
-        terminal.note("run the same command for another one, or propose it anyway with --force")
+        best = result.suggestions[statuses.index(SuggestionStatus.TRIED)]
+        step = "run the same command for another one"
+        if refine_suggestions.lacks_cases(best):
+            step = "add cases, so that it can be verified"
+        terminal.note(f"{step}, or propose it anyway: edison propose {best.id} --force")
 
 
 def _document(target: RefineTarget, result: RefineResult) -> dict[str, Any]:

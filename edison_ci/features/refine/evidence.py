@@ -2,8 +2,9 @@
 
 Base and candidate answered the same cases in one run. On the training cases the gain must be beyond
 chance (one-sided p at most .10, STATS 16); on the held-out cases, which the refiner never saw, the
-change must not be significantly worse (STATS 15), and only their difference is called the
-improvement. The sentences are sent to the refiner with later requests: changing them changes those.
+change must not be significantly worse (STATS 15), there must be at least 16 of them, and only their
+difference is called the improvement. The sentences are sent to the refiner with later requests:
+changing them changes those.
 """
 
 from __future__ import annotations
@@ -230,7 +231,15 @@ class Evidence:
             return doubt
         if exceeds(self.blocked.after or 0, self.blocked.before or 0):
             return "more answers are blocked"
-        return ""
+        return self.unverified
+
+    @property
+    def unverified(self) -> str:
+        """Why too few held-out cases were measured to verify a gain; empty if enough were."""
+        if self.verified or self.spared:
+            return ""
+        n = 0 if self.holdout is None else self.holdout.n
+        return f"{NOT_VERIFIED}: {cases(n)} unseen, {FEWEST_HOLDOUT_CASES} are needed"
 
     def _training_doubt(self) -> str:
         train = self.train
@@ -278,14 +287,12 @@ class Evidence:
         if self.train is not None:
             parts.append(self.train.sentence("training"))
         text = "; ".join(parts)
-        if self.doubt:
+        if self.doubt and self.doubt != self.unverified:
             text += f". Not shown to help: {self.doubt}"
         if self.sampling is not None and self.sampling.sentence:
             text += f". {self.sampling.sentence}"
-        if not self.verified and not self.spared:
-            n = 0 if self.holdout is None else self.holdout.n
-            text += f". {NOT_VERIFIED.capitalize()}: {cases(n)} unseen, {FEWEST_HOLDOUT_CASES}"
-            text += " are needed"
+        if self.unverified:
+            text += f". {self.unverified.capitalize()}"
         return f"{text[:1].upper()}{text[1:]}."
 
     def as_json(self) -> dict[str, Any]:

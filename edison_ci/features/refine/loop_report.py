@@ -121,11 +121,6 @@ class LoopReport:
     files: tuple[File, ...] = ()
 
     @property
-    def rounds(self) -> int:
-        """Number of iterations after the first one."""
-        return max(len({done.number for done in self.iterations if done.run_id}) - 1, 0)
-
-    @property
     def first(self) -> Iteration:
         """The best prompt as it was at first."""
         return course_of(self.iterations, self.best.prompt)[0]
@@ -162,7 +157,8 @@ class LoopReport:
     @property
     def sentence(self) -> str:
         """Why it stopped, and the gain on held-out cases (STATS 16)."""
-        text = f"Stopped after {counted(self.rounds, 'round')}: {self.stop_reason}."
+        listed = len({iteration.number for iteration in self.iterations})
+        text = f"Stopped after {counted(listed, 'iteration')}: {self.stop_reason}."
         if not self.better:
             return f"{text} No better prompt was found."
         holdout = self.holdout

@@ -21,7 +21,7 @@ from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import Failure, reply_object
 from edison_ci.numeric import rounded
 from edison_ci.proposals.candidate import Candidate
-from edison_ci.proposals.guardrails import check_diff
+from edison_ci.proposals.guardrails import check_diff, size_limits
 from edison_ci.records import Message, SuggestionStatus
 from edison_ci.store.suggestions import Guardrail
 
@@ -108,7 +108,7 @@ class RefinePrompt:
         return replace(self.refiner.request(messages), repeat=repeat)
 
     def _system_message(self) -> str:
-        path = self.target.prompt.path
+        path, most = self.target.prompt.path, size_limits(self.target)
         targets = ",\n".join(
             json.dumps(_weak_json(weak_one), ensure_ascii=False)
             for weak_one in self.weakness.targets
@@ -116,7 +116,8 @@ class RefinePrompt:
         return "\n\n".join(
             (
                 _instructions("refine"),
-                f"The prompt's file is {path}.",
+                f"The prompt's file is {path}. It may become at most {most.chars:,} characters "
+                f"longer or shorter, with at most {most.lines:,} lines added or removed in all.",
                 _instructions("material"),
                 f"Criteria:\n\n[\n{targets}\n]",
                 _instructions("reply").replace("PATH", path),

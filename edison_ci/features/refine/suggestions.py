@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.api.notices import Notice
+from edison_ci.features.refine.evidence import NOT_VERIFIED
 from edison_ci.features.refine.refiner import RejectedSuggestion, instructions_version
 from edison_ci.records import SuggestionStatus
 from edison_ci.store.audit import add_audit
@@ -63,7 +64,8 @@ class History(NamedTuple):
 def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: bool) -> History:
     """Return the rejected suggestions, and those measured without a gain on the current prompt.
 
-    With `force` the latter are left out, so that the same question finds the same stored reply.
+    With `force` the latter are left out, so that the same question finds the same stored reply. So
+    is one that only lacked held-out cases: with more of them it may be verified.
     """
     name, prompt = target.experiment.id, target.prompt
     rejected = rejections(connection, name, prompt.id)
@@ -72,7 +74,11 @@ def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: b
         stored = list_suggestions(
             connection, experiment=name, prompt=prompt.id, statuses=(SuggestionStatus.TRIED,)
         )
-        tried = [suggestion for suggestion in stored if suggestion.base_hash == prompt.version]
+        tried = [
+            suggestion
+            for suggestion in stored
+            if suggestion.base_hash == prompt.version and not lacks_cases(suggestion)
+        ]
     excluded = {
         suggestion.new_hash: f"the same change was {suggestion.status} before: "
         f"{suggestion.reason or 'no gain shown'}"
@@ -85,6 +91,11 @@ def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: b
         ),
         excluded,
     )
+
+
+def lacks_cases(suggestion: Suggestion) -> bool:
+    """Whether nothing but the number of held-out cases speaks against a tried suggestion."""
+    return (suggestion.reason or "").startswith(NOT_VERIFIED)
 
 
 def simulation_of(run: Run, refiner: Judge) -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.experiment import Refine
 from edison_ci.documents.text_diff import unified_diff as lines_of_diff
 from edison_ci.features.simulator.assignment import MAX_CHARS, find_task, parse_blocks
 from edison_ci.features.simulator.judge import Criterion, criteria_in
@@ -114,8 +115,9 @@ def parse_prompt(text: str) -> PromptText:
     return PromptText(lines, body_start, tuple(headings), newline, ends_with_newline)
 
 
-LENGTH_SHARE, LENGTH_CHARS = 0.15, 300
-LINES_SHARE, LINES_COUNT = 0.20, 4
+_LIMITS = Refine()
+_LONGEST_WISH = 80
+"""Characters of a criterion that are repeated in an instruction."""
 
 
 class Improvement(NamedTuple):
@@ -132,9 +134,6 @@ class _Room:
     chars: int
     lines: int
 
-    def after(self, chars: int, lines: int) -> _Room:
-        return _Room(self.chars - chars, self.lines - lines)
-
     def fits(self, chars: int, lines: int) -> bool:
         return chars <= self.chars and lines <= self.lines
 
@@ -142,11 +141,14 @@ class _Room:
 _BULLET = re.compile(r"^(\s*)([-*]|\d+\.) ")
 
 
-def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -> Improvement:
-    """Return the prompt with one to four lines added or reworded, inside the guardrails.
+def improve(
+    prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random, *, rank: int = 0
+) -> Improvement:
+    """Return the prompt with one instruction added or reworded, inside the guardrails.
 
-    The weakest criteria decide, in their order. If nothing is missing a line is reworded, which
-    changes no quality: a refiner does not know that it has no more ideas.
+    One at a time, so that what is measured is the effect of this instruction. The weakest criteria
+    decide, in their order; `rank` 1 asks for the second best idea, and so on. If nothing is missing
+    a line is reworded, which changes no quality: a refiner does not know that it has no more ideas.
     """
     prompt = parse_prompt(prompt_text)
     task = task_of_prompt(prompt.instructions)
@@ -154,13 +156,14 @@ def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -
     lines, note = _without_opposites(prompt, task, room)
     if lines is not None:
         return Improvement(prompt.with_lines(lines), note)
-    additions = _additions(prompt, task, weak_criteria, rng, room)
-    if not additions:
+    addition = _addition(prompt, task, weak_criteria, rng, rank)
+    if addition is None:
         return _reword(prompt, rng)
-    names = " and ".join(criterion.name for criterion in weak_criteria) or "the whole"
-    text = prompt.with_lines(_insert(prompt, additions))
-    what = "an instruction" if len(additions) == 1 else f"{len(additions)} instructions"
-    return Improvement(text, f"Adds {what} for what {names} found missing in answers.")
+    names = " and ".join(criterion.name for criterion in weak_criteria)
+    why = f"Answers score lowest on {names}." if names else "The prompt does not ask for this yet."
+    return Improvement(
+        prompt.with_lines(_insert(prompt, addition)), f'{why} The new instruction: "{addition}"'
+    )
 
 
 def known_criteria(prompt_text: str) -> tuple[str, ...]:
@@ -177,8 +180,8 @@ def task_of_prompt(instructions: str) -> Task:
 def room_for(prompt_text: str) -> _Room:
     """Return the size of a change that the guardrails allow for a prompt."""
     count = prompt_text.count("\n") + (not prompt_text.endswith("\n"))
-    chars = int(max(LENGTH_SHARE * len(prompt_text), LENGTH_CHARS))
-    return _Room(chars, int(max(LINES_SHARE * count, LINES_COUNT)))
+    chars = int(max(_LIMITS.max_length_change * len(prompt_text), _LIMITS.max_length_chars))
+    return _Room(chars, int(max(_LIMITS.max_lines_change * count, _LIMITS.max_lines)))
 
 
 def _without_opposites(prompt: PromptText, task: Task, room: _Room) -> tuple[list[str] | None, str]:
@@ -194,28 +197,28 @@ def _without_opposites(prompt: PromptText, task: Task, room: _Room) -> tuple[lis
         if room.fits(abs(len(new) - len(line)), 2):
             lines = [*prompt.lines]
             lines[index] = new
-            return lines, f"Takes back what asked for the opposite: {line.strip()}"
+            return lines, f'Replaces "{line.strip()}", which asks for the opposite.'
     return None, ""
 
 
-def _additions(
-    prompt: PromptText, task: Task, weak: Sequence[Criterion], rng: Random, room: _Room
-) -> list[str]:
-    """Return new instructions for the weak criteria, as many as fit."""
+def _addition(
+    prompt: PromptText, task: Task, weak: Sequence[Criterion], rng: Random, rank: int
+) -> str | None:
+    """Return a new instruction for the weak criteria; None if none fits."""
     stances = understanding_of(task, prompt.instructions).stances
     names = _wanted_features(task, weak)
     missing = [name for name in names if stances.get(name) is Stance.SILENT]
     choices = [task_data(task).feature(name).lines for name in missing]
     if task is Task.OTHER:
         choices = [_from_words(criterion) for criterion in weak]
-    added: list[str] = []
-    for lines in choices:
-        line = rng.choice(lines)
-        cost = len(line) + len("- \n")
-        if line not in "\n".join(prompt.lines) and room.fits(cost, 1):
-            added.append(line)
-            room = room.after(cost, 1)
-    return added
+    written = "\n".join(prompt.lines)
+    room = room_for(prompt.with_lines([*prompt.lines]))
+    new = [
+        [line for line in lines if line not in written and room.fits(len(f"- {line}\n"), 1)]
+        for lines in choices
+    ]
+    ideas = [lines for lines in new if lines]
+    return rng.choice(ideas[rank % len(ideas)]) if ideas else None
 
 
 def _wanted_features(task: Task, weak: Sequence[Criterion]) -> list[str]:
@@ -231,19 +234,19 @@ def _wanted_features(task: Task, weak: Sequence[Criterion]) -> list[str]:
 def _from_words(criterion: Criterion) -> tuple[str, ...]:
     """Return instructions made of the words of a criterion."""
     sentence = criterion.description.split(". ")[0].strip().rstrip(".")
-    wish = sentence or criterion.name
+    wish = sentence if 0 < len(sentence) <= _LONGEST_WISH else criterion.name
     return (f"Mind this above all: {wish}.", f"A good answer is one that does this: {wish}.")
 
 
-def _insert(prompt: PromptText, additions: list[str]) -> list[str]:
-    """Return the lines with the additions after the first paragraph of the main section."""
+def _insert(prompt: PromptText, addition: str) -> list[str]:
+    """Return the lines with the addition after the first paragraph of the main section."""
     section = prompt.main_section
     place = section.start
     while place < section.stop and not prompt.lines[place].strip():
         place += 1
     while place < section.stop and prompt.lines[place].strip() and not _is_data(prompt, place):
         place += 1
-    return [*prompt.lines[:place], *(f"- {line}" for line in additions), *prompt.lines[place:]]
+    return [*prompt.lines[:place], f"- {addition}", *prompt.lines[place:]]
 
 
 def _is_data(prompt: PromptText, index: int) -> bool:
@@ -263,9 +266,11 @@ def _reword(prompt: PromptText, rng: Random) -> Improvement:
     for old, new in load_data("refining")["swaps"]:
         if rest.startswith(old):
             lines[index] = head + new + rest[len(old) :]
-            return Improvement(prompt.with_lines(lines), "Says one thing more clearly.")
+            return Improvement(
+                prompt.with_lines(lines), "Rewords one instruction; nothing is missing."
+            )
     lines[index] = f"{lines[index].rstrip()} This matters."
-    return Improvement(prompt.with_lines(lines), "Stresses one thing.")
+    return Improvement(prompt.with_lines(lines), "Stresses one instruction; nothing is missing.")
 
 
 _NO_NEWLINE = "\\ No newline at end of file"
@@ -405,6 +410,7 @@ _LOOKS_LIKE_A_PROMPT = re.compile(r"\A---\n|^# (?:system|user)\s*$|\{\{.{1,200}\
 _PATH = re.compile(r"\b(?:[\w.-]+/)+[\w.-]+\.md\b")
 _ID = re.compile(r"\A---\n(?:[^\n]*\n)*?id:\s*([\w.-]+)\s*$", re.M)
 _JSON = re.compile(r"\bjson\b", re.I)
+_REFUSED = "you wrote before was refused"
 
 
 class RefineTask(NamedTuple):
@@ -414,6 +420,8 @@ class RefineTask(NamedTuple):
     text: str
     weak: tuple[Criterion, ...]
     as_json: bool
+    rank: int = 0
+    """How many better ideas other replies have: those to repeats, and refused ones."""
 
 
 def refine(request: Request, options: SimOptions | None = None) -> Completion:
@@ -421,7 +429,7 @@ def refine(request: Request, options: SimOptions | None = None) -> Completion:
     options = options or SimOptions()
     rng = random_stream(draw_key(request), options.seed, "refine")
     task = parse_task(request)
-    proposal = improve(task.text, task.weak, rng)
+    proposal = improve(task.text, task.weak, rng, rank=task.rank)
     diff = unified_diff(task.text, proposal.text, task.path)
     fault = draw_diff_fault(rng, options.bad_diff_rate)
     if fault is not None:
@@ -446,7 +454,9 @@ def parse_task(request: Request) -> RefineTask:
     path = path if _PATH.fullmatch(path) else _path(around, text)
     weak = [*criteria_in(system), *criteria_in(rest)] or [*_criteria_by_name(around, text)]
     structured = blocks is not None or request.response_format is not None
-    return RefineTask(path, text, tuple(weak), structured or bool(_JSON.search(around)))
+    as_json = structured or bool(_JSON.search(around))
+    rank = request.repeat + rest.count(_REFUSED)
+    return RefineTask(path, text, tuple(weak), as_json, rank)
 
 
 def _prompt_in(message: str) -> str:

@@ -91,7 +91,7 @@ def test_it_waits_for_a_person_and_goes_on_after_the_approval(
     done = edison(shop, "loop", NAME)
     assert done.code == 0, done.all
     assert (
-        "Stopped after 1 round: the limit of 2 iterations is reached. On 16 held-out cases"
+        "Stopped after 2 iterations: the limit of 2 iterations is reached. On 16 held-out cases"
         in done.out
     )
     assert "simulated" in done.out
@@ -104,7 +104,7 @@ def check_files(folder: Folder) -> None:
     (report,) = (folder.path / ".edison/loops").glob("*/report.md")
     said = report.read_text()
     for words in (
-        "**Simulated.**", "Stopped after 1 round", "## First and best prompt", "## Iterations",
+        "**Simulated.**", "Stopped after 2 iterations", "## First and best prompt", "## Iterations",
         "## Cost", "| judge |", "## Model recommendation", "## Remaining weaknesses",
         "## Next steps",
         "| held-out | 16 |", "```",
@@ -112,7 +112,7 @@ def check_files(folder: Folder) -> None:
         assert words in said, words
     page = report.with_suffix(".html").read_text()
     assert "Simulated." in page
-    assert "Stopped after 1 round" in page
+    assert "Stopped after 2 iterations" in page
     assert (report.parent / "prompt.md").read_text() == folder.read(f"prompts/{NAME}.md")
     assert "---" not in (report.parent / "prompt.txt").read_text().splitlines()
     with (report.parent / "results.csv").open(newline="") as stream:

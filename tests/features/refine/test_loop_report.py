@@ -49,7 +49,7 @@ def test_the_sentence_doubts_what_is_not_shown(
     decision: str, n: int, estimate: float, low: float, high: float, said: str
 ) -> None:
     found = final(decision, n, estimate, low, high)
-    assert found.sentence.startswith("Stopped after 1 round: last 3 gained nothing. On ")
+    assert found.sentence.startswith("Stopped after 2 iterations: last 3 gained nothing. On ")
     assert found.sentence.endswith(said)
     assert found.proven is (decision == "better" and n >= 16)
     assert any("Add cases" in step for step in next_steps(found)) is (

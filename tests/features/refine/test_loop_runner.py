@@ -162,7 +162,7 @@ def test_killed_half_way_through_several_prompts_it_comes_to_the_same_end(
         monkeypatch.delenv(name, raising=False)
     for folder in (support, counterpart):
         text = folder.read("prompts/support-reply.md").replace("id: support-reply", "id: warm")
-        warm = text.replace("# user\n", "# user\nBe warm, and thank the customer.\n")
+        warm = text.replace("# user\n", "# user\nThank the customer.\n")
         folder.write("prompts/warm.md", warm)
         both = "prompts: [prompts/support-reply.md, prompts/warm.md]"
         folder.edit("experiments/support-reply.yaml", "prompts: [prompts/support-reply.md]", both)

@@ -160,12 +160,29 @@ def test_what_helps_in_training_and_harms_elsewhere_is_not_proposed(museum: Fold
     assert len(one.evidence["holdout"]["newly_failing"]) == len(held)
 
 
-def test_few_unseen_cases_leave_the_improvement_unverified(folder: Folder) -> None:
+def test_few_unseen_cases_leave_the_improvement_unverified_and_only_tried(folder: Folder) -> None:
     found = Museum(project(folder, cases=25), [reply(WELCOME)]).refine()
     (one,) = found.suggestions
-    assert one.status is SuggestionStatus.PROPOSED
+    assert one.status is SuggestionStatus.TRIED
+    assert one.evidence["train"]["decision"] == "better"
     assert one.evidence["verified"] is False
-    assert NOT_VERIFIED in one.evidence["sentence"].lower()
+    assert not one.proven
+    assert str(one.reason).startswith(NOT_VERIFIED)
+    assert one.evidence["sentence"].lower().count(NOT_VERIFIED) == 1
+    assert "Not shown to help" not in one.evidence["sentence"]
+    (forced,) = Museum(folder, []).refine(force=True).suggestions
+    assert (forced.id, forced.status, forced.forced) == (one.id, SuggestionStatus.PROPOSED, True)
+
+
+def test_a_change_that_only_lacked_cases_is_measured_again_when_there_are_more(
+    folder: Folder,
+) -> None:
+    Museum(project(folder, cases=25), [reply(WELCOME)]).refine()
+    project(folder, cases=60)
+    more = Museum(folder, [reply(WELCOME)])
+    (one,) = more.refine().suggestions
+    assert one.status is SuggestionStatus.PROPOSED
+    assert all("tried, and not shown to help" not in asked for asked in more.questions)
 
 
 def test_a_pairwise_judge_compares_old_and_new_answers_and_nothing_else(museum: Folder) -> None:

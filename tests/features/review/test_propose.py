@@ -141,6 +141,37 @@ def test_the_same_suggestion_is_offered_once(edison: Edison, repo: Folder) -> No
     )
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_it_is_offered_again_for_the_branch_that_it_was_made_for(
+    edison: Edison, repo: Folder, elsewhere: bool
+) -> None:
+    """The prompt of a topic branch differs from that of main, so main is no base for its change."""
+    repo.git("switch", "--quiet", "--create", "topic")
+    repo.write(PATH, repo.read(PATH) + "Be brief.\n")
+    repo.git("commit", "--quiet", "--all", "--message", "Be brief")
+    keep(repo, suggestion_for(repo))
+    first = proposed(edison, repo)
+    if elsewhere:
+        repo.write("more.txt", "The branch has a commit more.\n")
+        repo.git("add", "more.txt")
+        repo.git("commit", "--quiet", "--message", "Add more")
+        repo.git("switch", "--quiet", "main")
+    again = proposed(edison, repo)
+    assert (first["base"], first["outcome"]) == ("topic", "created")
+    assert (again["base"], again["outcome"]) == ("topic", "unchanged")
+
+
+def test_what_lacks_held_out_cases_needs_force(edison: Edison, repo: Folder) -> None:
+    """Such as one of an older program, which called it proposed."""
+    unverified = {**EVIDENCE, "verified": False}
+    one = keep(repo, replace(suggestion_for(repo), evidence=unverified))
+    assert proposed(edison, repo)["outcome"] == "none"
+    refused = edison(repo, "propose", one.id)
+    assert refused.code == 2
+    assert "--force" in refused.err
+    assert proposed(edison, repo, one.id, "--force")["suggestion"]["forced"] is True
+
+
 def test_the_next_suggestion_gets_the_next_number(edison: Edison, repo: Folder) -> None:
     one = keep(repo, suggestion_for(repo))
     two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
@@ -433,6 +464,20 @@ def test_in_a_workflow_the_commit_is_made_through_github(
     assert proposed(edison, repo, other.id, "--open-pr")["branch"] == "edison/refine/hello-2"
 
 
+def test_a_workflow_opens_the_pull_request_for_the_branch_that_the_change_is_for(
+    edison: Edison, repo: Folder, job: FakeGitHub
+) -> None:
+    repo.git("switch", "--quiet", "--create", "topic")
+    repo.write(PATH, repo.read(PATH) + "Be brief.\n")
+    repo.git("commit", "--quiet", "--all", "--message", "Be brief")
+    seed(job, repo, "topic")
+    keep(repo, suggestion_for(repo))
+    first = proposed(edison, repo)
+    again = proposed(edison, repo, "--open-pr")
+    assert (first["base"], again["base"]) == ("topic", "topic")
+    assert job.state.pulls[again["pull_request"]].base == "topic"
+
+
 def test_a_workflow_that_may_not_open_pull_requests_ends_with_0(
     edison: Edison, repo: Folder, job: FakeGitHub
 ) -> None:
@@ -531,6 +576,8 @@ def test_lines_that_the_pull_request_does_not_show_become_a_pull_request_for_it(
     keep(repo, suggestion_for(repo))
     found = proposed(edison, repo, "--open-pr")
     assert (found["pull_request"], found["base"], found["suggested_lines"]) == (2, "topic", 0)
+    again = proposed(edison, repo, "--open-pr")
+    assert (again["pull_request"], again["base"], again["outcome"]) == (2, "topic", "unchanged")
 
 
 # --- other remotes --------------------------------------------------------------------------------

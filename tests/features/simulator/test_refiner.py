@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from benchmarks.sim import NAMES
 from edison_ci.features.simulator.judge import Criterion
-from edison_ci.features.simulator.refiner import improve, parse_prompt
+from edison_ci.features.simulator.refiner import improve, parse_prompt, parse_task
+from edison_ci.records import Message, Request
 from tests.features.simulator.conftest import TASKS, asked_for, example, variables_of, with_line
 
 pytestmark = pytest.mark.daily
@@ -17,7 +19,7 @@ SEEDS = range(200)
 
 def guarded(old: str, new: str) -> None:
     """Assert what the product's guardrails ask of a change (SPEC section 8)."""
-    assert abs(len(new) - len(old)) <= max(0.15 * len(old), 300)
+    assert abs(len(new) - len(old)) <= max(0.15 * len(old), 120)
     changed = [
         line
         for line in difflib.ndiff(old.splitlines(), new.splitlines())
@@ -52,7 +54,7 @@ def test_the_weakest_criterion_decides_what_is_added_first(name: str) -> None:
     for criterion, _ in example(name).criteria:
         proposal = improve(example(name).prompt, [criterion], Random(1))
         new = asked_for(task, parse_prompt(proposal.text).instructions)
-        assert len(new) >= 2
+        assert new
         assert criterion.name in proposal.note
         before = example(name).prompt.splitlines()
         firsts.add(next(line for line in proposal.text.splitlines() if line not in before))
@@ -62,10 +64,29 @@ def test_the_weakest_criterion_decides_what_is_added_first(name: str) -> None:
 def test_a_weak_check_decides_what_is_added_as_a_criterion_does() -> None:
     prompt = example("data-extraction").prompt
     weak = [Criterion("json_schema"), Criterion("total")]
-    new = list(improve(prompt, weak, Random(1)).text.splitlines())
-    added = [line for line in new if line not in prompt.splitlines()]
-    assert "JSON object" in added[0]
-    assert "grand total" in added[1]
+    for rank, words in enumerate(("JSON object", "grand total")):
+        proposal = improve(prompt, weak, Random(1), rank=rank)
+        (added,) = [line for line in proposal.text.splitlines() if line not in prompt.splitlines()]
+        assert words in added
+        assert added.removeprefix("- ") in proposal.note
+        assert "json_schema and total" in proposal.note
+
+
+def test_a_repeat_and_a_refused_diff_bring_the_next_best_idea() -> None:
+    prompt = example("data-extraction").prompt
+    asked = (Message("user", f"```\n{prompt}```\nWeak: Correctness"),)
+    request = Request("sim", "", "refiner", asked, {})
+    refused = replace(
+        request,
+        messages=(
+            Message(
+                "user",
+                f"{request.messages[0].content}\n\nA diff that you wrote before was refused: old.",
+            ),
+        ),
+    )
+    ranks = [parse_task(one).rank for one in (request, replace(request, repeat=2), refused)]
+    assert ranks == [0, 2, 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,7 +105,7 @@ def test_a_line_that_asks_for_the_opposite_is_replaced(name: str) -> None:
 
 def test_when_nothing_is_missing_a_line_is_only_reworded() -> None:
     prompt = example("customer-support").prompt
-    for seed in range(5):
+    for seed in range(12):
         prompt = improve(prompt, [Criterion("Empathy")], Random(seed)).text
     asked = asked_for(TASKS["customer-support"], parse_prompt(prompt).instructions)
     again = improve(prompt, [Criterion("Empathy")], Random(9))
@@ -109,6 +130,10 @@ def test_a_prompt_for_another_task_gets_lines_from_the_rubric() -> None:
     proposal = improve(prompt, [criterion], Random(1))
     guarded(prompt, proposal.text)
     assert "Sounds friendly and warm" in proposal.text
+    long = Criterion("Warmth", f"{'Sounds friendly and warm and ' * 9}kind. 5: very.")
+    proposal = improve(prompt, [long], Random(1))
+    guarded(prompt, proposal.text)
+    assert "Warmth." in proposal.text
 
 
 def test_windows_line_ends_are_kept() -> None:
