@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
-ROUNDS = 3
+ROUNDS = 6
 LEAST_GAIN, DRIFT, TOP = 15.0, 2.0, 97.0
 SHIPPED_PASS = (38.0, 62.0)
 """The examples gate the pass rate at 30%: met with a margin, and with room to improve."""
@@ -254,12 +254,16 @@ class Row:
 def refined_prompts(example: Example, repeats: Iterable[int]) -> list[tuple[str, Figures]]:
     """Return the prompt after each round in which the refiner's diff was an improvement."""
     kept = [(example.prompt, figures(example, example.prompt, repeats=repeats))]
+    failed = 0
     for number in range(ROUNDS):
         prompt, now = kept[-1]
-        proposal = improve(prompt, now.weakest(example), random_stream(example.name, number))
+        rng = random_stream(example.name, number)
+        proposal = improve(prompt, now.weakest(example), rng, rank=failed)
         then = figures(example, proposal.text, repeats=repeats)
+        failed += 1
         if then.points > now.points:
             kept.append((proposal.text, then))
+            failed = 0
     return kept
 
 

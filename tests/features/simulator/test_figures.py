@@ -34,9 +34,9 @@ def rounds(name: str) -> list[tuple[str, Figures]]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
-def test_the_refiner_gains_at_least_15_points_with_its_first_diff(name: str) -> None:
+def test_the_refiner_gains_with_its_first_diff_and_at_least_15_points_in_all(name: str) -> None:
     shipped, first = rounds(name)[0][1], rounds(name)[1][1]
-    assert first.points - shipped.points >= LEAST_GAIN - 2  # two repeats instead of five
+    assert first.points - shipped.points >= LEAST_GAIN / 2  # of one instruction
     assert rounds(name)[-1][1].points - shipped.points >= LEAST_GAIN
 
 
