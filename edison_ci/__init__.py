@@ -1,7 +1,7 @@
 """edison-ci: a prompt workbench that lives in a Git repository.
 
-The public interface is listed in `__all__`. Names are imported on first use, so that importing the
-package is cheap.
+The public interface is listed in `__all__`; features add the functions of their `library`. Names
+are imported on first use, so that importing the package is cheap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from edison_ci.execute.run_options import RunOptions
-    from edison_ci.features.refine.library import propose, refine_prompt
     from edison_ci.plan.plan import Plan, plan_run
     from edison_ci.plan.selection import Selection
     from edison_ci.records import Case, Completion, Message, Request
@@ -61,7 +60,6 @@ _HOMES = {
         " ProviderPlugin ScoredCriterion",
         "errors": "ConfigError EdisonError ExitCode Location Problem ProjectNotFound UsageError",
         "execute.run_options": "RunOptions",
-        "features.refine.library": "propose refine_prompt",
         "plan.plan": "Plan plan_run",
         "plan.selection": "Selection",
         "records": "Case Completion Message Request",
@@ -112,8 +110,6 @@ __all__ = [
     "load",
     "load_project",
     "plan_run",
-    "propose",
-    "refine_prompt",
     "regrade",
     "render_report",
     "replay",
@@ -129,4 +125,11 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.{home}"), name)
     from edison_ci.deferred import submodules
 
-    return submodules(__name__)(name)
+    try:
+        return submodules(__name__)(name)
+    except AttributeError:
+        if name.startswith("_"):
+            raise
+    from edison_ci.feature import library
+
+    return library(name)

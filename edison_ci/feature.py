@@ -67,6 +67,17 @@ HOOKS = {
 """Points at which the core calls features, with what they get and return."""
 
 
+class Wish(NamedTuple):
+    """What a feature removes from the files of its own, which the core does not know."""
+
+    kind: str
+    """`case` and `person` are to be forgotten; `before` is retention, by `settings`."""
+    name: str
+    """The id of the case, the text that the person is found by, or a time in UTC."""
+    experiment: str | None = None
+    """The only experiment of the case; None for all."""
+
+
 class Command(NamedTuple):
     """A command: its section of the help, where it is defined, and its line."""
 
@@ -132,6 +143,16 @@ class Feature:
 
     An empty word takes every other address.
     """
+    library: Mapping[str, str] = field(default_factory=dict)
+    """Functions that can be imported from `edison_ci`."""
+    keys: tuple[str, ...] = ()
+    """Keys that nothing else reads, as `experiment.schedule`; of built-in features only."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """Pydantic models of its section under `features`, by file: `edison` and `experiment`."""
+    tables: tuple[str, ...] = ()
+    """Tables that it owns; of built-in features only. They are always made, and looked after."""
+    forget: str = ""
+    """What removes texts from its files in `.edison/features/NAME`; see `forget`."""
 
     @property
     def name(self) -> str:
@@ -140,9 +161,16 @@ class Feature:
 
 
 def load(place: str) -> Any:
-    """Import what a place names: `package.module:attribute`."""
+    """Import what a place names: `package.module:attribute`; raises UsageError for a package's."""
     module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        if place.startswith(f"{_BUILT_IN}."):
+            raise
+        raise UsageError(
+            f"{place} cannot be loaded: {error}", hint="reinstall or uninstall its package"
+        ) from error
 
 
 def features() -> tuple[Feature, ...]:
@@ -243,6 +271,57 @@ def provider(name: str) -> Any:
 def forge(name: str) -> Any:
     """Return the class of a host of repositories, or None."""
     return _named(name, {f.package: f.forges for f in features()})
+
+
+def library(name: str) -> Any:
+    """Return a function that a feature adds to the package; raises AttributeError."""
+    added = _named(name, {f.package: f.library for f in features()})
+    if added is None:
+        off = (f"; {off_hint(f.name)}" for f in _built_in() if name in f.library)
+        raise AttributeError(f"module 'edison_ci' has no attribute {name!r}{next(off, '')}")
+    return added
+
+
+def keys_off(file: str) -> dict[str, str]:
+    """Return the keys of a kind of file that nothing reads, with the features that are off."""
+    off = _switched_off()
+    return {
+        key.removeprefix(f"{file}."): declared.name
+        for declared in (_built_in() if off else ())
+        for key in declared.keys
+        if declared.name in off and key.startswith(f"{file}.")
+    }
+
+
+def section(file: str, name: str) -> Any:
+    """Return the model of the section of a feature in a kind of file; None if nothing reads it."""
+    places = {f.name: _full(f, f.sections[file]) for f in features() if file in f.sections}
+    return load(places[name]) if name in places else None
+
+
+def own_folder(root: Path, name: str = "") -> Path:
+    """Return where a feature keeps files of its own in a project; without a name, all do."""
+    return root / ".edison" / "features" / name
+
+
+def forget(root: Path, wish: Wish, *, remove: bool) -> dict[str, int]:
+    """Return how many texts features have in files of their own, or had: also those that are off.
+
+    Each is called as `forget(folder, wish, remove=...)` and returns its number.
+    """
+    counts = {}
+    for declared in _installed(frozenset()):
+        if declared.forget:
+            folder = own_folder(root, declared.name)
+            removes = load(_full(declared, declared.forget))
+            try:
+                counts[declared.name] = int(removes(folder, wish, remove=remove))
+            except Exception as error:  # third-party code may raise any exception
+                raise UsageError(
+                    f"the feature {declared.name} does not forget: {type(error).__name__}: {error}",
+                    hint=f"remove the texts from {folder} yourself, and uninstall it",
+                ) from error
+    return counts
 
 
 def _named(name: str, declared: Mapping[str, Mapping[str, str]]) -> Any:

@@ -29,6 +29,7 @@ shared_budget: {url_env: SITE_URL, token_env: SITE_TOKEN, if_unreachable: stop}
 limits: {monthly_usd: 900, teams: {support: 200}, projects: {full-house: 50}}
 members: [{github: ada, email: ada@example.com, role: owner}]
 cache: {url_env: ANSWERS_URL, token_env: ANSWERS_TOKEN, unsigned: ignore}
+features: {acme: {words: 5}}
 notifications:
   - {name: chat, on: [alert, budget], webhook_env: HOOK, format: slack}
   - {name: program, on: [run_completed], webhook_env: HOOK, secret_env: SIGN, texts: false}
@@ -118,6 +119,7 @@ schedule: [{name: weekdays, cron: "0 9 * * 1-5", enabled: true, budget_usd: 2}]
 production: {files: "logs/*.jsonl", sample: 50, input: message, prompt: prompts/a.md}
 alerts: {drop: 10%, false_alarm_years: 20, predicted_below: 0.7, error_rate: 5%, latency_ms: 3000}
 tags: [support]
+features: {acme: {words: 5}}
 """,
     "prompt": """
 id: x

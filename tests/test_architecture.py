@@ -229,7 +229,7 @@ def test_nobody_imports_a_feature_but_itself() -> None:
     reaching = [
         f"{place(path)}:{each.line} reaches {', '.join(features_of(path, each))}"
         for path, each in every_import()
-        if is_own(each.module) and room(path) != "__init__" and features_of(path, each)
+        if is_own(each.module) and features_of(path, each)
     ]
     assert reaching == []
 
@@ -302,7 +302,7 @@ def test_every_module_has_a_telling_name_and_a_docstring() -> None:
 
 
 IMPORTED_IN_FUNCTIONS = {
-    "__init__.py": {"edison_ci.deferred"},
+    "__init__.py": {"edison_ci.deferred", "edison_ci.feature"},
     "__main__.py": {"edison_ci", "edison_ci.cli.app", "edison_ci.deferred"},
     "cli/lookup.py": {
         "edison_ci.access.site",
@@ -469,6 +469,20 @@ def test_sql_stands_in_the_store_and_the_read_model() -> None:
     assert listed - found == set(), "no exception is needed any more: take it off the list"
 
 
+def test_the_tables_of_a_feature_are_its_own() -> None:
+    """Others ask it; `store` has what a run writes, and upkeep treats every table."""
+    owners = {table: each.name for each in declared_features() for table in each.tables}
+    named = re.compile(rf"\b(?:from|into|update|join) ({'|'.join(owners)})\b(?=[ )\"'])")
+    astray = [
+        (place(path), table)
+        for path in MODULES
+        if room(path) != "store" and runs_a_statement(path)
+        for table in named.findall(path.read_text(encoding="utf-8"))
+        if not place(path).startswith((f"features/{owners[table]}/", "features/upkeep/"))
+    ]
+    assert astray == []
+
+
 WITH_DIGITS = re.compile(r"^[^%]*([.]|%$)")
 """A format that rounds: `.1f`, `,.0f`, `.{digits}f`, `%`, but not that of a time."""
 PERCENT_FORMAT = re.compile(r"%[+ #-]?\d*[.]\d+[efg]")
@@ -534,6 +548,7 @@ FROM_A_PACKAGE = re.compile(
 
 def test_what_is_imported_from_a_package_is_there() -> None:
     """A package loads its modules when they are used, so that mypy takes any name for a module."""
+    library = {name for built_in in declared_features() for name in built_in.library}
     there: dict[str, set[str]] = {}
     lacking = []
     for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
@@ -544,7 +559,8 @@ def test_what_is_imported_from_a_package_is_there() -> None:
                 there[module] = {*re.findall(r"\w+", text), *(p.stem for p in package.iterdir())}
             listed = re.sub("#.*|[()]", "", names).split(",")
             imported = {part.split(" as ")[0].strip() for part in listed}
-            lacking += [(path, name) for name in imported - there.get(module, imported) - {""}]
+            known = there.get(module, imported) | (library if module == "edison_ci" else set())
+            lacking += [(path, name) for name in imported - known - {""}]
     assert lacking == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,17 @@ from edison_ci import feature
 from edison_ci.access.site import open_site
 from edison_ci.api.duties import duties_of
 from edison_ci.cli import groups
+from edison_ci.config.experiment import ExperimentFile
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.git.host import RepositoryAddress, RepositoryHost
 from edison_ci.proposals.context import ReviewContext
+from edison_ci.store.database import open_database
 from tests.conftest import MINIMAL
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Edison, Folder
 
 FEATURES = feature.features()
@@ -152,6 +157,69 @@ def test_a_simulated_model_needs_its_feature(
     assert done.code == 2
     assert "model 'small' is simulated" in done.err
     assert "the feature simulator is switched off by EDISON_WITHOUT=simulator" in done.err
+
+
+def test_keys_of_a_feature_that_is_off_are_accepted_and_named(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = "schedule: [{name: daily, cron: often}]\nalerts: 5\n"
+    mini.write("experiments/hello.yaml", MINIMAL["experiments/hello.yaml"] + keys)
+    assert edison(mini, "validate").code == 2
+    monkeypatch.setenv(feature.WITHOUT, "monitor")
+    done = edison(mini, "validate", "--strict")
+    assert (done.code, done.out) == (0, "")
+    assert "off or not installed: alerts (monitor), schedule (monitor)\n" in done.err
+    mini.edit("experiments/hello.yaml", "alerts", "alert")
+    assert "unknown key 'alert'" in edison(mini, "validate").out
+    assert mini.read("experiments/hello.yaml").count("often") == 1
+
+
+def test_a_switched_off_feature_changes_no_plan(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = "schedule: [{name: daily, cron: 0 9 * * *}]\nrefine: {by: judge}\n"
+    mini.write("experiments/hello.yaml", MINIMAL["experiments/hello.yaml"] + keys)
+
+    def plan_hash() -> str:
+        planned = json.loads(edison(mini, "plan", "--json").out)["experiments"]
+        return str(planned[0]["plan_hash"])
+
+    before = plan_hash()
+    monkeypatch.setenv(feature.WITHOUT, ",".join(set(NAMES) - {"simulator"}))
+    assert plan_hash() == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shared_budget", "{url_env: 5}"),
+        ("cache", "{url_env: 5}"),
+        ("notifications", "[{name: 5}]"),
+        ("settings", "{approvals: 0}"),
+    ],
+)
+def test_a_key_that_protects_is_read_without_any_feature(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch, key: str, value: str
+) -> None:
+    monkeypatch.setenv(feature.WITHOUT, ",".join(NAMES))
+    mini.write("edison.yaml", MINIMAL["edison.yaml"] + f"{key}: {value}\n")
+    done = edison(mini, "validate")
+    assert done.code == 2 and "edison.yaml:" in done.out
+
+
+KEYS_THAT_PROTECT = {"gates", "stop", "safety", "refine", "max_errors", "split", "judges", "checks"}
+"""Keys of experiments that limit, or decide, whatever is installed."""
+
+
+def test_features_own_keys_and_tables_that_are_there(tmp_path: Path) -> None:
+    keys = [key for each in FEATURES for key in each.keys]
+    known = {f"experiment.{key}" for key in ExperimentFile.key_names()}
+    assert set(keys) <= known and len(set(keys)) == len(keys)
+    assert not {f"experiment.{key}" for key in KEYS_THAT_PROTECT} & set(keys)
+    tables = [table for each in FEATURES for table in each.tables]
+    with closing(open_database(tmp_path / "results.db")) as connection:
+        made = {row[0] for row in connection.execute("select name from sqlite_schema")}
+    assert set(tables) <= made and len(set(tables)) == len(tables)
 
 
 @pytest.mark.daily

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import edison_ci
+from edison_ci import feature
 
 PUBLIC = [
     "CallError",
@@ -44,8 +47,6 @@ PUBLIC = [
     "load",
     "load_project",
     "plan_run",
-    "propose",
-    "refine_prompt",
     "regrade",
     "render_report",
     "replay",
@@ -63,6 +64,16 @@ def test_the_public_names_are_these() -> None:
 def test_every_public_name_can_be_had() -> None:
     for name in PUBLIC:
         assert getattr(edison_ci, name) is not None
+
+
+@pytest.mark.parametrize("name", ["propose", "refine_prompt"])
+def test_a_function_of_a_feature_is_there_while_the_feature_is_on(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert getattr(edison_ci, name).__module__ == "edison_ci.features.refine.library"
+    monkeypatch.setenv(feature.WITHOUT, "refine")
+    with pytest.raises(AttributeError, match=f"{name}'; the feature refine is switched off by"):
+        getattr(edison_ci, name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -50,10 +50,15 @@ def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool
     if terminal.json:
         proved = {"proofs": [_proof_json(proof) for proof in proofs]} if prove else {}
         problems_json = [as_json(p) for p in problems]
-        terminal.document({"ok": not failed, "problems": problems_json, **proved})
+        unread = _unread(reports)
+        more = {"unread_sections": unread} if unread else {}
+        terminal.document({"ok": not failed, "problems": problems_json, **proved, **more})
     else:
         terminal.problems(problems)
         _proof_lines(terminal, proofs)
+        if unread := _unread(reports):
+            sections = ", ".join(unread)
+            terminal.note(f"not read, as their features are off or not installed: {sections}")
         _summary(terminal, reports, problems)
     terminal.annotate(problems)
     if failed:
@@ -88,6 +93,12 @@ def _inspect(root: Path, names: set[str]) -> validation.Inspection:
     return dataclasses.replace(
         inspection, problems=_selected(inspection.problems, inspection.project, names)
     )
+
+
+def _unread(reports: list[validation.Inspection]) -> list[str]:
+    """Return the sections of features that are off or not installed."""
+    projects = (report.project for report in reports)
+    return sorted({name for project in projects if project is not None for name in project.unread})
 
 
 def _proved(

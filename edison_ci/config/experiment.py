@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from edison_ci.checks.options import SCALAR, Check, CheckEntry
-from edison_ci.config.project import Version
+from edison_ci.config.project import Version, feature_sections
 from edison_ci.config.screens import Safety
 from edison_ci.plugins import Registry
 from edison_ci.records import CaseKind
@@ -38,6 +38,7 @@ from edison_ci.spelling import did_you_mean
 if TYPE_CHECKING:
     from edison_ci.config.gates import Gate
     from edison_ci.config.params import GridParams
+    from edison_ci.config.project import FeatureSections
     from edison_ci.config.sections import CoverageTargets, Production, Schedule
 else:
     Gate = section("edison_ci.config.gates", "Gate")
@@ -45,6 +46,7 @@ else:
     CoverageTargets = section("edison_ci.config.sections", "CoverageTargets")
     Production = section("edison_ci.config.sections", "Production")
     Schedule = section("edison_ci.config.sections", "Schedule")
+    FeatureSections = feature_sections("experiment")
 
 
 SCORE_METRICS = ("composite", "pass_rate", "flips", "win_rate", "errors")
@@ -416,6 +418,9 @@ class ExperimentFile(Shape):
         None, description="Answers of production, of which a sample is graded."
     )
     tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
+    features: FeatureSections = Field(
+        {}, description="Sections of features from packages, by the name of the feature."
+    )
 
     def broken_rules(self) -> Iterator[Exception]:
         """Yield data that is given twice, repeated entries, and a grade without weights."""

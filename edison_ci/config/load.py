@@ -157,6 +157,8 @@ class Project:
     follow."""
     overruled: tuple[str, ...] = ()
     """Keys of a pull request that its job does not follow and that have no influence on it."""
+    unread: tuple[str, ...] = ()
+    """Sections of features that are off or not installed."""
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name; raises UsageError with the nearest name."""
@@ -294,6 +296,7 @@ def inspect_project(
         abouts=abouts,
         warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
+        unread=tuple(sorted(files.unread)),
     )
     return (None if whole is None else project), files.problems
 

@@ -3,16 +3,26 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
+from edison_ci import feature
+from edison_ci.errors import UsageError
 from edison_ci.shape import (
     Email,
     FilePath,
     Name,
     Shape,
     TextPattern,
+    details,
     items,
     repeats,
     section,
@@ -60,6 +70,29 @@ def slug(name: str) -> str:
     """Return the kebab-case form of a name, at most 50 characters."""
     words = re.findall(r"[a-z0-9]+", name.lower())
     return "-".join(words)[:50].strip("-")
+
+
+def feature_sections(file: str) -> Any:
+    """Return the type of `features`: sections by feature, checked by their models, kept as written.
+
+    So that a run has the same fingerprint where the feature is off, or not installed.
+    """
+
+    def checked(sections: dict[str, Any]) -> dict[str, Any]:
+        for name, written in sections.items():
+            if (model := feature.section(file, name)) is None:
+                continue
+            if not (isinstance(model, type) and issubclass(model, BaseModel)):
+                message = f"the section of the feature {name} is {short(model)}, no pydantic model"
+                raise UsageError(message, hint="reinstall or uninstall its package")
+            try:
+                model.model_validate(written)
+            except ValidationError as error:
+                below = details(error, below=(name,))
+                raise ValidationError.from_exception_data(name, below) from None
+        return sections
+
+    return Annotated[dict[Name, dict[str, Any]], items(0, 100), AfterValidator(checked)]
 
 
 class Paths(Shape):
@@ -172,6 +205,12 @@ def _same_person(first: Member, place: int, key: str, name: str) -> tuple[str, s
     return f"{short(name)} is listed twice, first in {entry}", hint
 
 
+if TYPE_CHECKING:
+    FeatureSections = dict[str, dict[str, Any]]
+else:
+    FeatureSections = feature_sections("edison")
+
+
 class ProjectFile(Shape):
     """edison.yaml: the project, its defaults, settings, members and notifications."""
 
@@ -208,6 +247,9 @@ class ProjectFile(Shape):
     )
     cache: SharedCacheEntry | None = Field(
         None, description="Server on which checkouts share their answers."
+    )
+    features: FeatureSections = Field(
+        {}, description="Sections of features from packages, by the name of the feature."
     )
 
     def broken_rules(self) -> Iterator[Exception]:

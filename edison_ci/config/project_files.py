@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from edison_ci import feature
 from edison_ci.config import calibration, dataset_about, sealed
 from edison_ci.config import experiment as config_experiment
 from edison_ci.config import models as config_models
@@ -59,10 +60,12 @@ class ProjectFiles:
         self._schemas: dict[str, Json] = {}
         self._labels: dict[str, calibration.Labels] = {}
         self.documents: dict[str, Document] = {}
+        self.unread: set[str] = set()
+        """Sections of features that are off or not installed."""
 
     def project(self) -> config_project.ProjectFile | None:
         """Return edison.yaml."""
-        project = self._shape(PROJECT, config_project.ProjectFile)
+        project = self._shape(PROJECT, config_project.ProjectFile, "edison")
         if (
             project is not None
             and project.members
@@ -83,7 +86,7 @@ class ProjectFiles:
         document = self.documents.get(PROJECT)
         if document is None or not isinstance(document.value, dict):
             return None
-        value = document.value
+        value = self._read_here(document.value, "edison")
         if "project" not in value:
             return None
         try:
@@ -181,7 +184,7 @@ class ProjectFiles:
 
     def experiment(self, path: str) -> tuple[config_experiment.ExperimentFile, Document] | None:
         """Return an experiment; its id must match the name of the file."""
-        experiment = self._shape(path, config_experiment.ExperimentFile)
+        experiment = self._shape(path, config_experiment.ExperimentFile, "experiment")
         if experiment is None:
             return None
         document = self.documents[path]
@@ -249,18 +252,29 @@ class ProjectFiles:
         self.documents[path] = document
         return document
 
-    def _shape(self, path: str, shape: type[S]) -> S | None:
+    def _shape(self, path: str, shape: type[S], kind: str = "") -> S | None:
         document = self._document(path)
         if document is None:
             return None
         value: Any = {} if document.value is None else document.value
         if shape.renamed and isinstance(value, dict):
             value = self._with_new_names(document, value, shape)
+        if kind and isinstance(value, dict):
+            value = self._read_here(value, kind)
         try:
             return shape.model_validate(value)
         except ValidationError as error:
             self.problems += config_problems.problems_of(error, document)
             return None
+
+    def _read_here(self, value: dict[str, Any], kind: str) -> dict[str, Any]:
+        """Return the mapping without the sections of features that are off, and note those."""
+        off, packages = feature.keys_off(kind), value.get("features")
+        self.unread |= {f"{key} ({off[key]})" for key in off if key in value}
+        for name in packages if isinstance(packages, dict) else ():
+            if feature.section(kind, str(name)) is None:
+                self.unread.add(f"features.{name}")
+        return {key: part for key, part in value.items() if key not in off}
 
     def _with_new_names(
         self, document: Document, value: dict[str, Any], shape: type[Shape]

@@ -102,6 +102,8 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
         packages = {name: registry.package(name) for name in sorted(names)}
         parts |= {f"the plugin {name}": package for name, package in packages.items() if package}
     settings = {key: getattr(project.file.settings, key) for key in _SUITE_SETTINGS}
+    if project.file.features:
+        parts["edison.yaml: features"] = plain(project.file.features)
     aside = {entry.case for entry in project.quarantine if entry.experiment == experiment.id}
     return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}
 
@@ -121,6 +123,8 @@ def _experiment(project: Project, experiment: Experiment) -> dict[str, Any]:
     described["refine"]["by"] = file.refine.by or defaults.refiner
     described["stop"]["budget_usd"] = plain(file.stop.budget_usd or defaults.budget_usd)
     described["stop"]["max_iterations"] = file.stop.max_iterations or defaults.max_iterations
+    if file.features:
+        described["features"] = plain(file.features)
     return described
 
 

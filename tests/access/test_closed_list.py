@@ -45,6 +45,7 @@ limits: {monthly_usd: 9, teams: {support: 5}, projects: {mini: 4}}
 members: [{github: ann, role: owner}, {github: bo, role: reviewer}, {github: cy, role: reviewer}]
 notifications: [{name: team, on: [alert], webhook_env: HOOK_URL}]
 cache: {url_env: CACHE_URL, token_env: CACHE_TOKEN, unsigned: ignore}
+features: {acme: {words: 5}}
 """,
     "models.yaml": """\
 small:
@@ -104,6 +105,7 @@ schedule: [{name: nightly, cron: "0 3 * * *"}]
 alerts: {drop: 0.2}
 production: {files: "logs/*.jsonl"}
 tags: [greeting]
+features: {acme: {words: 5}}
 """,
 }
 """A project in which every key has a value."""
@@ -431,7 +433,7 @@ def test_the_walk_reaches_every_key(project: Project) -> None:
 
 
 CLOSED = [
-    *((closed_list.PROJECT, (key,)) for key in ("cache", "shared_budget", "members")),
+    *((closed_list.PROJECT, (key,)) for key in ("cache", "features", "shared_budget", "members")),
     *((closed_list.PROJECT, ("settings", key)) for key in (
         "reuse_days", "private", "allow_code", "approvals", "monthly_budget_usd",
         "redact_pii_before_storage", "require_review_approval", "allow_synthetic_datasets",

@@ -37,6 +37,7 @@ from edison_ci import (
     validate,
 )
 from edison_ci.errors import EdisonError, RoleError, UsageError
+from edison_ci.feature import features
 from tests.conftest import ROOT
 from tests.opened import opened
 
@@ -233,5 +234,8 @@ def test_the_example_of_the_documentation_works(
 def test_the_documentation_names_every_function() -> None:
     page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     functions = [n for n in edison_ci.__all__ if isinstance(getattr(edison_ci, n), FunctionType)]
-    listed = set(functions) - {"inspect_project", "load_project"}
+    listed = {*functions, *(name for each in features() for name in each.library)} - {
+        "inspect_project",
+        "load_project",
+    }
     assert listed == set(re.findall(r"^\| `(\w+)\(", page, flags=re.MULTILINE))

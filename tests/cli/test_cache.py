@@ -159,7 +159,7 @@ def test_gc_is_a_document(edison: Edison, ran: Folder) -> None:
     document = json.loads(edison(ran, "admin", "gc", "--vacuum", "--json").out)
     assert list(document) == [
         "schema_version", "retention_days", "dry_run", "texts", "size_bytes", "reasons", "events",
-        "spared_texts", "file_bytes",
+        "spared_texts", "of_features", "file_bytes",
     ]  # fmt: skip
     assert (document["retention_days"], document["dry_run"], document["texts"]) == (90, False, 4)
     assert set(document["file_bytes"]) == {"before", "after"}

@@ -211,6 +211,8 @@ def sample(kind: Any, metadata: Metadata = (), index: int = 0) -> Any:
         return get_args(bare)[index % len(get_args(bare))]
     if bare is Any:  # a check
         return {"is_json": {}}
+    if get_origin(bare) is dict:
+        return {}
     assert bare is str, f"no sample of {kind}: {inner}"
     valid = adapter(kind, metadata)
     length = max(limits.get("min_length", 1), 12)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+import edison_ci
 from docs.snippets import snippets
 from edison_ci import SessionFactory, feature, load, render_report, run
 from edison_ci.checks.options import REGISTRY
@@ -34,8 +35,8 @@ pytestmark = pytest.mark.daily
 
 BLOCKS = {each.title: each.text for each in snippets(ROOT / "docs/extending.md") if each.title}
 GROUPS = ("providers", "checks", "judges", "reporters")
-FILES = 6
-"""One for each of them, and two of the feature."""
+FILES = 7
+"""One for each of them, and three of the feature."""
 
 
 @pytest.fixture(scope="module")
@@ -197,10 +198,147 @@ def test_a_feature_of_a_package_has_a_command_and_hears_of_runs(
     monkeypatch.chdir(acme.path)
     assert edison(acme, "digest").out == f"{said}\n"
 
+    assert re.fullmatch(r"hello: [0-9]+\.[0-9]{2}", said), "as its section asks for"
+    project = load(acme.path)
+    assert edison_ci.digest_line(project, "latest") == said
+
     monkeypatch.setenv(feature.WITHOUT, "edison_acme")
+    with pytest.raises(AttributeError, match="digest_line"):
+        edison_ci.digest_line(project, "latest")
     assert "acme: " not in edison(acme, "run", "--offline").err
     refused = edison(acme, "digest")
     assert refused.code == 2 and "unknown command 'digest'" in refused.err
+
+
+def test_the_section_of_a_feature_that_is_not_read_is_kept_and_named(
+    edison: Edison,
+    acme: Folder,
+    site: Path,
+    look_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def plan_hash() -> str:
+        planned = json.loads(edison(acme, "plan", "--json").out)["experiments"]
+        return str(planned[0]["plan_hash"])
+
+    look_in(site)
+    hashes = [plan_hash()]
+    monkeypatch.setenv(feature.WITHOUT, "edison_acme")
+    hashes.append(plan_hash())
+    acme.edit("experiments/hello.yaml", "digits: 2", "digits: two")
+    hashes.append(plan_hash())
+    assert hashes[0] == hashes[1] != hashes[2], "it counts as it is written"
+    done = edison(acme, "validate", "--strict")
+    assert (done.code, done.out) == (0, "")
+    note = "not read, as their features are off or not installed: features.edison_acme\n"
+    assert done.err.count(note) == 1
+    told = json.loads(edison(acme, "validate", "--json").out)
+    assert (told["ok"], told["unread_sections"]) == (True, ["features.edison_acme"])
+
+
+@pytest.mark.parametrize(
+    ("args", "left"),
+    [
+        (("--person", "ada"), {"bo"}),
+        (("--case", "bo"), {"ada"}),
+        (("--case", "bo", "--experiment", "hello"), {"ada"}),
+    ],
+)
+@pytest.mark.parametrize("off", ["", "edison_acme", "edison_acme,monitor,refine"])
+def test_a_feature_forgets_what_it_keeps_also_when_it_is_off(
+    edison: Edison,
+    acme: Folder,
+    site: Path,
+    look_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    left: set[str],
+    off: str,
+) -> None:
+    def kept() -> set[str]:
+        lines = acme.read(".edison/features/edison_acme/answers.jsonl").splitlines()
+        return {json.loads(line)["case"] for line in lines}
+
+    look_in(site)
+    assert edison(acme, "run", "--offline").code == 0
+    assert kept() == {"ada", "bo"}
+    monkeypatch.setenv(feature.WITHOUT, off)
+    shown = edison(acme, "admin", "forget", *args, "--dry-run", "--json")
+    number = json.loads(shown.out)["features"]["edison_acme"]
+    assert number > 0 and kept() == {"ada", "bo"}
+    done = edison(acme, "admin", "forget", *args, "--yes")
+    assert (done.code, kept()) == (0, left)
+    assert f"removed from files of edison_acme: {number} texts" in done.out
+
+
+def test_retention_treats_the_files_of_a_feature(
+    edison: Edison, acme: Folder, site: Path, look_in: Callable[[Path], None]
+) -> None:
+    look_in(site)
+    assert edison(acme, "run", "--offline").code == 0
+    file = ".edison/features/edison_acme/answers.jsonl"
+    older = acme.read(file).replace('"created_at": "20', '"created_at": "19')
+    acme.write(file, older + acme.read(file))
+    lines = len(older.splitlines())
+    shown = edison(acme, "admin", "gc", "--dry-run").out
+    assert f"would delete {lines} texts of features" in shown
+    assert json.loads(edison(acme, "admin", "gc", "--json").out)["of_features"] == lines
+    assert len(acme.read(file).splitlines()) == lines
+
+
+def test_files_of_a_feature_that_is_not_installed_are_listed(edison: Edison, acme: Folder) -> None:
+    for name, text in MINIMAL.items():
+        acme.write(name, text)
+    acme.write(".edison/features/edison_acme/answers.jsonl", "of Ada\n")
+    assert edison(acme, "run").code == 0
+    done = edison(acme, "admin", "forget", "--person", "Ada", "--yes")
+    assert done.code == 0
+    told = " ".join(done.err.split())
+    assert "of a feature that does not forget: answers.jsonl; delete it by hand" in told
+    assert acme.read(".edison/features/edison_acme/answers.jsonl") == "of Ada\n"
+
+
+PROMISING = """
+import sys
+from edison_ci.feature import Feature
+
+__path__ = []
+sys.modules["broken.parts"] = sys.modules[__name__]
+FEATURE = Feature(__name__, **{})
+
+
+def fail(folder, wish, *, remove):
+    raise OSError("no space")
+"""
+
+
+@pytest.mark.parametrize(
+    ("promised", "args", "said"),
+    [
+        (
+            {"forget": "none:forget"},
+            "admin forget --case ada",
+            "broken.none:forget cannot be loaded",
+        ),
+        (
+            {"forget": "parts:fail"},
+            "admin forget --case ada",
+            "the feature broken does not forget: OSError: no space",
+        ),
+        ({"sections": {"experiment": "parts:Absent"}}, "validate", "parts:Absent cannot be loaded"),
+        ({"sections": {"experiment": "parts:fail"}}, "validate", "no pydantic model"),
+    ],
+)
+def test_a_feature_that_breaks_what_it_promised_is_named(
+    edison: Edison, mini: Folder, lay_out: LayOut, promised: Any, args: str, said: str
+) -> None:
+    assert edison(mini, "run").code == 0
+    section = "features: {broken: {}}\n"
+    mini.write("experiments/hello.yaml", MINIMAL["experiments/hello.yaml"] + section)
+    lay_out({"features/broken": "FEATURE"}, PROMISING.format(promised))
+    done = edison(mini, *args.split())
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err and "uninstall" in done.err
 
 
 def test_names_of_plugins_are_listed_and_hinted_at(
@@ -264,6 +402,12 @@ def test_what_a_package_offers_works_from_python(
                 "unknown model 'acme-brevty'",
                 "did you mean 'acme-brevity'?",
             ),
+        ),
+        (
+            "experiments/hello.yaml",
+            "digits: 2",
+            "digits: two",
+            ("experiments/hello.yaml:10:34", "digits is 'two', not a whole number", ""),
         ),
         (
             "experiments/hello.yaml",

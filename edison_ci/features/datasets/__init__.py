@@ -50,6 +50,7 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    tables=("question_score",),
     areas=(Area("datasets", "Datasets", ("datasets",), 50),),
     pages=(
         PageEntry("/datasets", "pages:datasets"),

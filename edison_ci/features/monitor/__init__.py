@@ -30,6 +30,11 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    keys=("experiment.alerts", "experiment.production", "experiment.schedule"),
+    tables=(
+        *("alert", "alert_mute", "notification"),
+        *("schedule_fire", "schedule_watch", "scheduler"),
+    ),
     hooks={
         "alert_marks": "alert_page:alert_marks",
         "alerts": "alert_page:banner",

@@ -26,6 +26,8 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    library={"propose": "library:propose", "refine_prompt": "library:refine_prompt"},
+    tables=("loop", "loop_iteration"),
     hooks={
         "loops_of": "loop_rows:loops_of",
         "loops_waiting": "loop_rows:loops_waiting_for",

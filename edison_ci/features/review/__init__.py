@@ -13,6 +13,7 @@ FEATURE = Feature(
             "Improve", "commands:propose", "Push a suggestion to a branch and open a pull request."
         ),
     },
+    tables=("suggestion_approval", "suggestion_comment"),
     areas=(Area("suggestions", "Suggestions", ("suggestions",), 30),),
     pages=(
         PageEntry("/run/{run}/grade", "grading_page:grading"),

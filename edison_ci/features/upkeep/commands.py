@@ -435,6 +435,8 @@ def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
     verb = "would delete" if dry_run else "deleted"
     terminal.result(f"{verb} {counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)")
     terminal.result(f"{verb} {counted(gone.reasons, 'reason')}, {counted(gone.events, 'event')}")
+    if gone.of_features:
+        terminal.result(f"{verb} {counted(gone.of_features, 'text')} of features")
     terminal.result(f"kept {counted(gone.spared_texts, 'text')} older than {days} days")
     if not dry_run and gone.texts and not vacuum:
         terminal.note("the file reuses the space; --vacuum returns it to the disk")

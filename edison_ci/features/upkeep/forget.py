@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access.own_results import unsigned_path
 from edison_ci.access.site import Role
@@ -42,11 +43,12 @@ from edison_ci.store.database import open_for_reading
 from edison_ci.store.liveness import exclusive_access, housekeeping_lock, refuse_while_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from edison_ci.access.site import Site
     from edison_ci.config.load import Project
+    from edison_ci.feature import Wish
     from edison_ci.records import Case, Json
 
 SHORTEST = 3
@@ -66,17 +68,6 @@ class Place(NamedTuple):
 
     file: str
     line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be forgotten."""
-
-    kind: str
-    """Case or person."""
-    name: str
-    """The id of the case, or the text that the person is found by."""
-    experiment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +92,15 @@ class ForgetPlan:
     """Files that were exported before, from the audit."""
     projects: tuple[Path, ...]
     """Other projects in folders of this one, in which nothing is looked for."""
+    features: Mapping[str, int]
+    """Texts in files of features of packages, by feature."""
 
     @property
     def found(self) -> bool:
         """Whether there is anything to remove."""
         copies = any(forgotten.rows for _, forgotten in self.copies)
-        return bool(self.results.rows or copies or self.recordings or self.drafts)
+        others = any(self.features.values())
+        return bool(self.results.rows or copies or self.recordings or self.drafts or others)
 
 
 def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
@@ -135,6 +129,8 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
         copies.append((path, copy))
         cells |= copy.cells
         answers |= copy.answers
+    features = feature.forget(site.root, wish, remove=False)
+    unreadable += _of_unknown_features(site.root, features)
     # A cell that one file names is forgotten in all of them.
     selection = replace(selection, cells=frozenset(cells), answers=frozenset(answers))
     return ForgetPlan(
@@ -149,6 +145,7 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
         commits=tuple(_commits(site, selection)),
         exports=tuple(_exported(site)),
         projects=tuple(_projects(site.root)),
+        features=features,
     )
 
 
@@ -158,6 +155,7 @@ def forget(site: Site, plan: ForgetPlan) -> None:
     wish = plan.wish
     about = {"kind": wish.kind, "sha256": hashlib.sha256(wish.name.encode()).hexdigest()}
     others = sum(bool(forgotten.rows) for _, forgotten in plan.copies) + len(plan.recordings)
+    others += sum(map(bool, plan.features.values()))
 
     def entry(details: dict[str, Any]) -> Any:
         after = {**about, "other_files": others + len(plan.drafts), **details}
@@ -179,7 +177,16 @@ def forget(site: Site, plan: ForgetPlan) -> None:
             _rewrite_recording(path, plan.selection)
         for path in plan.drafts:
             path.unlink(missing_ok=True)
+        feature.forget(site.root, wish, remove=True)
         shutil.rmtree(site.root / ".edison" / "snapshots", ignore_errors=True)
+
+
+def _of_unknown_features(root: Path, forgetting: Collection[str]) -> Iterator[Path]:
+    """Yield the files of features that are not installed, or do not forget."""
+    folder = feature.own_folder(root)
+    for path in _files(folder) if folder.is_dir() else ():
+        if path.relative_to(folder).parts[0] not in forgetting:
+            yield path
 
 
 def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str, Case]]]:

@@ -13,6 +13,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
+from edison_ci.feature import Wish
 from edison_ci.features.upkeep import forget as forgetting_plan
 from edison_ci.numeric import counted
 
@@ -32,15 +33,15 @@ class ForgetRequest:
     dry_run: bool
     yes: bool
 
-    def wish(self) -> forgetting_plan.Wish:
+    def wish(self) -> Wish:
         """Return what to forget; raises UsageError unless one thing is named."""
         if (self.case_id is None) == (self.person is None):
             raise UsageError("name what to forget", hint="give --case ID, or --person TEXT")
         if self.case_id is not None:
-            return forgetting_plan.Wish("case", self.case_id, self.experiment)
+            return Wish("case", self.case_id, self.experiment)
         if self.experiment is not None:
             raise UsageError("--experiment needs --case", hint="a person is forgotten everywhere")
-        return forgetting_plan.Wish("person", self.person or "")
+        return Wish("person", self.person or "")
 
 
 @click.command("forget", cls=EdisonCommand)
@@ -120,6 +121,9 @@ def _show(terminal: Terminal, plan: forgetting_plan.ForgetPlan, verb: str) -> No
         terminal.result(f"{verb} from {path.name}: {counted(answers, 'answer')}")
     for path in plan.drafts:
         terminal.result(f"{verb} {path.name}")
+    for name, texts in plan.features.items():
+        if texts:
+            terminal.result(f"{verb} from files of {name}: {counted(texts, 'text')}")
 
 
 def _words(forgotten: Forgotten) -> str:
@@ -134,7 +138,7 @@ def _words(forgotten: Forgotten) -> str:
 
 def _show_rest(terminal: Terminal, plan: forgetting_plan.ForgetPlan, site: sites.Site) -> None:
     """Say what is not removed, and what to do about it."""
-    kept = "is a link, or cannot be read, so it was not changed"
+    kept = "was not changed: a link, unreadable, or of a feature that does not forget"
     other = "another project, which was not searched"
     notes = [f"{kept}: {path.name}; delete it by hand" for path in plan.unreadable]
     notes += [f"{other}: {path.relative_to(site.root)}" for path in plan.projects]
@@ -168,6 +172,7 @@ def _as_json(plan: forgetting_plan.ForgetPlan, site: sites.Site) -> dict[str, An
         "results": dict(plan.results.counts),
         "copies": {named(path): dict(forgotten.counts) for path, forgotten in plan.copies},
         "recordings": {named(path): answers for path, answers in plan.recordings},
+        "features": dict(plan.features),
         "drafts": [named(path) for path in plan.drafts],
         "unreadable": [named(path) for path in plan.unreadable],
         "places": [place._asdict() for place in plan.places],

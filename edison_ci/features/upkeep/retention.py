@@ -9,9 +9,10 @@ quarantine, and runs of open suggestions.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.access.site import BY_ITSELF
@@ -56,6 +57,13 @@ class RetentionResult:
     """Progress events of runs that ended long ago."""
     spared_texts: int = 0
     """Old texts that something still needs."""
+    of_features: int = 0
+    """Texts in files of features of packages."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing was old enough."""
+        return not (self.texts or self.reasons or self.events or self.of_features)
 
 
 def collectable(connection: sqlite3.Connection, retention: Retention) -> RetentionResult:
@@ -218,7 +226,15 @@ def preview_gc(site: Site) -> RetentionResult:
     """Return what `gc` would delete now."""
     retention = retention_policy(site)
     with closing(database.open_reader(site.results)) as connection:
-        return RetentionResult() if retention is None else collectable(connection, retention)
+        if retention is None:
+            return RetentionResult()
+        due = collectable(connection, retention)
+    return replace(due, of_features=_of_features(site, retention))
+
+
+def _of_features(site: Site, retention: Retention, *, remove: bool = False) -> int:
+    wish = feature.Wish("before", retention.cutoff)
+    return sum(feature.forget(site.root, wish, remove=remove).values())
 
 
 def gc(site: Site, *, actor: Actor | None = None, vacuum: bool = False) -> RetentionResult:
@@ -229,8 +245,9 @@ def gc(site: Site, *, actor: Actor | None = None, vacuum: bool = False) -> Reten
     gone = RetentionResult()
     if retention is not None:
         with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
-            gone = collect(connection, retention)
-            if gone.texts or gone.reasons or gone.events:
+            others = _of_features(site, retention, remove=True)
+            gone = replace(collect(connection, retention), of_features=others)
+            if not gone.nothing:
                 details = {"cutoff": retention.cutoff, **asdict(gone)}
                 audit.add_audit(
                     connection, site.entry(actor, "gc", site.file.results, after=details)
@@ -244,7 +261,7 @@ def apply_retention(site: Site) -> str:
     """Delete old texts as the daily duty; return what was done, in words."""
     # Looked at first without the lock that keeps runs from starting.
     due = preview_gc(site)
-    if not (due.texts or due.reasons or due.events):
+    if due.nothing:
         return "nothing was old enough"
     gone = gc(site, actor=BY_ITSELF)
-    return f"{counted(gone.texts, 'text')} deleted"
+    return f"{counted(gone.texts + gone.of_features, 'text')} deleted"

@@ -162,7 +162,9 @@ def test_a_project_beside_or_below_is_left_alone(
     told = " ".join(done.err.split())
     assert "another project, which was not searched: teams/other" in told
     for name in ("theirs.db", "theirs.jsonl"):
-        assert f"is a link, or cannot be read, so it was not changed: {name}; delete it" in told
+        assert (
+            f"a link, unreadable, or of a feature that does not forget: {name}; delete it" in told
+        )
     assert {path.name: path.read_bytes() for path in beside.iterdir()} == before
     assert {name: (below / name).read_text() for name in texts} == texts
     assert PERSON not in ran.read("answers.jsonl")
