@@ -160,6 +160,7 @@ nightly: venv node browser ## every test of every tier, long faults, and the att
 	$(PYTEST) --tier nightly $(PYTEST_ARGS)
 	@$(MAKE) faults
 	$(REDTEAM) --count 2
+	$(REDTEAM) --count 0 --bare
 
 .PHONY: repeat
 repeat: venv node browser ## run the daily tier N=5 times, and count which tests fail now and then
@@ -182,8 +183,9 @@ faults: venv ## the long forms: 800 kills, 50,000 cells, 300 examples a property
 	FAULTS=long timeout 1200 $(PYTEST) -m hypothesis
 
 .PHONY: redteam
-redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class, and write docs/benchmarks
+redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class, and without features; write docs/benchmarks
 	$(REDTEAM) --count $(COUNT) --write docs/benchmarks/redteam.md
+	$(REDTEAM) --count 1 --bare
 
 .PHONY: soak
 soak: venv ## let a month of hourly runs pass in half an hour while all else fails, and write docs/benchmarks

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.feature import WITHOUT, features
 from tests.cli.test_against import improve, shop, worsen
 from tests.cli.test_trusting import KEY, TRUST, commit, laid_out, proposal
 from tests.conftest import ROOT
@@ -32,6 +33,14 @@ pytestmark = pytest.mark.daily
 __all__ = ["improve", "loopback", "proposal", "shop"]
 
 EXPERIMENT = "experiments/support-reply.yaml"
+
+
+@pytest.fixture(autouse=True, params=["all features", "no feature"])
+def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try each attack also where nothing is on but what answers: it is the author who chooses."""
+    if request.param == "no feature":
+        off = (each.name for each in features() if each.name != "simulator")
+        monkeypatch.setenv(WITHOUT, ",".join(off))
 
 
 # --- gaming the gate ------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
     python -m tests.redteam --edison .tools/smoke/bin/edison [--seed N] [--count N] [--only NAME]
                             [--jobs N] [--log FILE] [--write FILE] [--extras .venv/bin/edison]
+                            [--bare]
 
 The exit code is 1 if anything got through. `--count` is how many variants are generated for each
 attack, beyond those that are always tried; the same seed makes the same ones. `--log` has a line of
 JSON for each variant. `--only` takes the beginning of an attack's name, and may be repeated.
-`--extras` is an edison that has litellm, for jobs with models that it calls.
+`--extras` is an edison that has litellm, for jobs with models that it calls. `--bare` switches off
+every feature but the one whose command is attacked: nothing that protects may be in a feature.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--extras", default="")
+    parser.add_argument("--bare", action="store_true")
     given = parser.parse_args()
     given.extras = given.extras and str(Path(given.extras).absolute())
     wanted = tuple(given.only)

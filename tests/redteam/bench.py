@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from edison_ci.feature import WITHOUT, features
 from tests import forked
 from tests.features.github.conftest import open_pull
 from tests.features.github.fake_github import FakeGitHub
@@ -70,13 +71,26 @@ _AUTHOR = {
 }
 
 
+def others_than(command: tuple[str, ...]) -> str:
+    """Return all features but the one that the command belongs to: without it, nothing is run."""
+    lines = (" ".join(command[:end]) for end in (1, 2))
+    own = {each.name for line in lines for each in features() if line in each.commands}
+    return ",".join(each.name for each in features() if each.name not in own)
+
+
 class Site:
     """The servers that the jobs of one worker share; a context manager."""
 
     def __init__(
-        self, folder: Path, edison: tuple[str, ...], canaries: Canaries, *, extras: str = ""
+        self,
+        folder: Path,
+        edison: tuple[str, ...],
+        canaries: Canaries,
+        *,
+        extras: str = "",
+        bare: bool = False,
     ) -> None:
-        self.folder, self.edison, self.canaries = folder, edison, canaries
+        self.folder, self.edison, self.canaries, self.bare = folder, edison, canaries, bare
         self.with_extras = (extras,) if extras else edison
         self.model, self.thief = LoopbackServer(), LoopbackServer()
         self.github = FakeGitHub()
@@ -274,6 +288,7 @@ class Scene:
             "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "temp/gha-creds-1.json"),
             **{variable: self.site.canaries.values[variable] for variable in VARIABLES},
             **({**proxy, "NO_PROXY": "127.0.0.1"} if variant.proxied else {}),
+            **({WITHOUT: others_than(variant.command)} if self.site.bare else {}),
         }
         places = {"folder": self.folder, "thief": self.site.thief.url, "base": self.base}
         more = {name: value.format(**places) for name, value in variant.environ.items()}

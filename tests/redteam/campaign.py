@@ -31,6 +31,7 @@ class Options(Protocol):
     count: int
     jobs: int
     extras: str
+    bare: bool
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def campaign(
                 with lock:
                     folder = Path(name) / f"worker-{len(sites)}"
                     folder.mkdir()
-                    made = Site(folder, (str(edison),), canaries, extras=asked.extras)
+                    made = Site(
+                        folder, (str(edison),), canaries, extras=asked.extras, bare=asked.bare
+                    )
                     own.site = made.__enter__()
                     sites.append(own.site)
             found = attempt(own.site, *task)

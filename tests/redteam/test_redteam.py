@@ -13,12 +13,13 @@ import pytest
 
 from edison_ci.access.sealed_keys import seal
 from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
+from edison_ci.feature import features
 from tests.features.github.fake_state import REPOSITORY
 from tests.fixed_keys import sealing_key
 from tests.loopback.script import rule
 from tests.redteam import gates, keys
 from tests.redteam.attack import Variant
-from tests.redteam.bench import KEY, TRUST, Site
+from tests.redteam.bench import KEY, TRUST, Site, others_than
 from tests.redteam.campaign import Outcome, attempt, page
 from tests.redteam.classes import ATTACKS
 from tests.redteam.watch import Canaries, forms
@@ -48,6 +49,19 @@ def test_attacks_are_held_off(site: Site) -> None:
     for variant, ended in ((stolen, "fail"), (dodged, "inconclusive")):
         found = tried(site, variant)
         assert (found.findings, found.ended) == ((), ended), found.said
+
+
+@pytest.mark.nightly
+def test_attacks_are_held_off_without_features(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "bare", True)
+    test_attacks_are_held_off(site)
+
+
+def test_every_feature_is_off_but_that_of_the_command() -> None:
+    names = {each.name for each in features()}
+    assert set(others_than(("run", "--yes")).split(",")) == names
+    assert set(others_than(("github", "run", "--json")).split(",")) == names - {"github"}
+    assert set(others_than(("admin", "bundle", "restore")).split(",")) == names - {"upkeep"}
 
 
 # --- controls -------------------------------------------------------------------------------------
