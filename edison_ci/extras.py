@@ -103,6 +103,9 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+NOT_INSTALLED = "is not installed"
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """A library of an extra; its package has the name of the module, unless that has a dot."""
@@ -119,7 +122,7 @@ class Library:
     def fault(self) -> str:
         """Return why the library cannot be used, to follow its name; '' if it can."""
         if self._origin() is None:
-            return "is not installed"
+            return NOT_INSTALLED
         if not self.at_least:
             return ""
         version = self.version()
@@ -148,7 +151,7 @@ class Library:
         """
         origin = self._origin()
         if origin is None:
-            raise FileNotFoundError(f"{self.module} is not installed")
+            raise FileNotFoundError(f"{self.module} {NOT_INSTALLED}")
         return origin.parent
 
     def _origin(self) -> Path | None:

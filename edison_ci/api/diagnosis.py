@@ -21,7 +21,15 @@ from edison_ci.checks import child
 from edison_ci.config import load, project_files, requirements, schema, validation
 from edison_ci.documents import files, signatures
 from edison_ci.errors import UsageError, sorted_problems
-from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
+from edison_ci.extras import (
+    EXTRAS,
+    LITELLM,
+    NOT_INSTALLED,
+    faults_of,
+    find_program,
+    install_command,
+    known_bad,
+)
 from edison_ci.numeric import counted, fixed
 from edison_ci.providers import shared_cache as provider_shared_cache
 from edison_ci.report import pdf
@@ -30,7 +38,8 @@ from edison_ci.resources import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Verdict = Literal["ok", "warn", "fail"]
+Verdict = Literal["ok", "warn", "fail", "off"]
+"""Off is what is optional and not installed; nothing that the project needs is missing for it."""
 _MIN_FREE_BYTES = 200_000_000
 _MIN_SQLITE = (3, 37)
 
@@ -62,15 +71,19 @@ def diagnose_machine(folder: Path) -> Iterator[Finding]:
 def _extra(name: str) -> Finding:
     """Check whether an extra is installed; what the project needs is checked separately."""
     faults = faults_of(name)
+    if not faults:
+        return Finding("ok", "extra", f"{name}: installed")
+    unusable = any(not fault.endswith(NOT_INSTALLED) for fault in faults)
     problem = f"{', '.join(faults)}; for {EXTRAS[name]}: {install_command(name)}"
-    return Finding("ok", "extra", f"{name}: {problem if faults else 'installed'}")
+    return Finding("warn" if unusable else "off", "extra", f"{name}: {problem}")
 
 
 def _browser() -> Finding:
     try:
         return Finding("ok", "browser", pdf.find_browser())
     except UsageError as error:
-        return Finding("ok", "browser", f"{error.message}; {error.hint}")
+        chosen = bool(os.environ.get(pdf.VARIABLE))
+        return Finding("warn" if chosen else "off", "browser", f"{error.message}; {error.hint}")
 
 
 _SANDBOXES: dict[child.Sandbox, Finding] = {

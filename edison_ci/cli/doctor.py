@@ -16,7 +16,7 @@ from edison_ci.errors import ExitCode, ProjectNotFound
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_COLORS = {"ok": GOOD, "warn": ODD, "fail": BAD}
+_COLORS = {"ok": GOOD, "warn": ODD, "fail": BAD, "off": None}
 
 
 @click.command(cls=EdisonCommand)
@@ -26,7 +26,8 @@ def doctor(state: CliState) -> None:
 
     Checks Python, git, SQLite, disk space, optional libraries and versions with advisories; then
     the files, schemas and keys of the project (whether a key is set; its value is never shown), and
-    its shared cache. The exit code is 2 if something would stop a run.
+    its shared cache. What is optional and not installed is off. The exit code is 2 if something
+    would stop a run.
 
     Examples:
       edison doctor
