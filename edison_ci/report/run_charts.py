@@ -74,8 +74,7 @@ def _dominates(
 def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> HeatMap | None:
     """Return scores or pass rates by slice, over all and of each model; None without slices."""
     variants = sorted({(slice_.prompt, slice_.model) for slice_ in slices})
-    single = len([model for _, model in variants if model]) == 1
-    columns = variants[-1:] if single else variants[:_MOST_SLICE_COLUMNS]
+    columns = variants[:_MOST_SLICE_COLUMNS]
     several = len({prompt for prompt, _ in columns if prompt}) > 1
     names = tuple(
         "all" if not model else f"{model} · {prompt}" if several else model
@@ -95,6 +94,8 @@ def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> Hea
     )
     if not rows:
         return None
+    if names[0] == "all" and any(_shows_all(rows, place) for place in range(1, len(names))):
+        names, rows = names[1:], tuple((name, fields[1:]) for name, fields in rows)
     values = [
         f.value for _, fields in rows for f in fields if f is not None and f.value is not None
     ]
@@ -104,6 +105,12 @@ def slices_chart(slices: Sequence[Slice], metric: str = SLICE_METRICS[0]) -> Hea
     most = math.ceil(10 * max(values) - TOLERANCE) / 10
     title = "Score by slice" if metric == SLICE_METRICS[0] else "Pass rate by slice"
     return HeatMap(title, names, rows, least=least, most=most)
+
+
+def _shows_all(rows: Sequence[tuple[str, Sequence[Field | None]]], place: int) -> bool:
+    """Whether a model has the numbers of the first column, since no other model has answers."""
+    pairs = ((fields[0], fields[place]) for _, fields in rows)
+    return all(a and b and (a.value, a.n) == (b.value, b.n) for a, b in pairs)
 
 
 def _slice_field(slice_: Slice | None, metric: str) -> Field | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -318,7 +317,7 @@ def test_the_runs_of_a_project_are_reported_in_the_same_comment(
     assert (stamp.head_sha, stamp.run_id, stamp.state) == (HEAD, 7, ReportState.FINAL)
     again = edison(mini, "github", "comment", "hello", "--json")
     assert json.loads(again.out)["outcome"] == "unchanged"
-    assert re.search(r"<sub>Audit log: 1 row, newest `[0-9a-f]{16}`</sub>", text)
+    assert "audit log" not in text.lower()
     verify = ("admin", "audit", "--verify", "--pr", "1")
     whole = edison(mini, *verify)
     assert "is the one that the comment on pull request 1 holds" in whole.out, whole.err

@@ -181,11 +181,9 @@ def comment_body(
     origin = origin or CommentOrigin()
     runs = [[view.run.id, view.run.verdict] for view in report.runs[:_RUNS]]
     more: dict[str, Any] = {"runs": runs}
-    last = ""
     if origin.audit is not None:
         rows, newest = origin.audit
         more["audit"] = {"rows": rows, "head": newest}
-        last = f"\n<sub>Audit log: {counted(rows, 'row')}, newest `{newest[:16]}`</sub>\n"
     first = hidden_lines(key, _stamp(report, state, origin), more) + "\n"
     place = Place(origin.head, origin.run_url, fetched=bool(origin.run_id))
     sections = list(sections_of(report, details, place))
@@ -193,8 +191,8 @@ def comment_body(
         sections = [Section("⏳ edison", level=2), sections[-1]]
     if state in _STATE_TEXTS:
         sections.insert(1, Section("", (_STATE_TEXTS[state],)))
-    limit = Limit(MOST_CHARACTERS - len(first) - len(last), len, origin.elsewhere)
-    return (first + fit(sections, limit)).rstrip("\n") + "\n" + last
+    limit = Limit(MOST_CHARACTERS - len(first), len, origin.elsewhere)
+    return (first + fit(sections, limit)).rstrip("\n") + "\n"
 
 
 def _stamp(report: Report, state: ReportState, origin: CommentOrigin) -> ReportMarker:
