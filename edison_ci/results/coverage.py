@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.language import language_of
 from edison_ci.config.case_facts import length_of, words_in
+from edison_ci.extras import PY3LANGID, command_for
+from edison_ci.numeric import counted
 from edison_ci.records import plain_text
 
 if TYPE_CHECKING:
@@ -115,16 +117,31 @@ class Coverage:
     """Cases by tag and difficulty."""
     wanted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The values to cover, where they are those of another count."""
+    undetected: int = 0
+    """Cases that name no language, and whose language was not looked for."""
 
     def add(self, case: Case) -> None:
         """Count a case."""
         self.cases += 1
-        values = values_of(case, detect=self.cases <= _DETECTED)
+        detect = self.cases <= _DETECTED and not PY3LANGID.fault()
+        self.undetected += not (detect or isinstance(case.metadata.get("language"), str))
+        values = values_of(case, detect=detect)
         for name, counter in self.found.items():
             counter.update(set(getattr(values, name)))
         for tag in set(values.tags) or {""}:
             for level in values.difficulty or ("",):
                 self.grid[tag, level] += 1
+
+    @property
+    def languages_note(self) -> str:
+        """Why languages are incomplete; empty if that of every case was looked for."""
+        if not self.undetected:
+            return ""
+        cases = counted(self.undetected, "case")
+        if fault := PY3LANGID.fault():
+            lacking = f"{PY3LANGID.module} {fault}"
+            return f"languages of {cases} are not detected: {lacking}: {command_for(PY3LANGID)}"
+        return f"languages of {cases} are not detected, only those of the first {_DETECTED:,}"
 
     @property
     def at_least(self) -> int:

@@ -394,6 +394,7 @@ def _json(coverage: Coverage) -> dict[str, Any]:
             }
             for dimension in coverage.dimensions
         },
+        "note": coverage.languages_note,
     }
 
 
@@ -402,6 +403,8 @@ def _show_coverage(terminal: Terminal, coverage: Coverage) -> None:
     wide = max((len(dimension.name) for dimension in coverage.dimensions), default=0)
     for dimension in coverage.dimensions:
         _show_dimension(terminal, dimension, wide)
+    if coverage.languages_note:
+        terminal.note(coverage.languages_note)
 
 
 def _show_dimension(terminal: Terminal, dimension: DimensionCoverage, wide: int) -> None:

@@ -7,7 +7,7 @@ interrupted command finds the replies it has already paid for.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import zip_longest
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -158,7 +158,7 @@ class CaseOrder:
     def slots(self) -> list[CaseSlot]:
         """Return a slot for each case."""
         rng = Random(self.seed)
-        edges = -(-self.count * EDGE_PERCENT // 100)
+        edges = _edges_of(self.count)
         columns = [
             _shuffled(_shares(self.difficulties, self.count), rng),
             *(
@@ -168,6 +168,25 @@ class CaseOrder:
             _shuffled([*_spread([*EDGES], edges, rng), *[""] * (self.count - edges)], rng),
         ]
         return [CaseSlot(n, *row) for n, row in enumerate(zip(*columns, strict=True), start=1)]
+
+
+def with_edges(open_slots: Sequence[CaseSlot], ordered: int, written: int) -> list[CaseSlot]:
+    """Return slots to be asked for again, so that edge cases keep their share of all `ordered`.
+
+    The kind of an edge is another one in each round: of an empty input there is only one. Since
+    edge cases are left out more often than others, twice as many are asked for as are missing.
+    """
+    missing, kinds = _edges_of(ordered) - written, [*EDGES]
+    first = sorted(open_slots, key=lambda slot: (not slot.edge, slot.number))
+    changed = {}
+    for slot in first[: max(2 * missing, 0)]:
+        place = kinds.index(slot.edge) + 1 if slot.edge else slot.number
+        changed[slot.number] = replace(slot, edge=kinds[place % len(kinds)])
+    return [changed.get(slot.number, slot) for slot in open_slots]
+
+
+def _edges_of(count: int) -> int:
+    return -(-count * EDGE_PERCENT // 100)
 
 
 def _shares(weights: Mapping[int, float], count: int) -> list[int]:

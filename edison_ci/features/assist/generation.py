@@ -216,6 +216,8 @@ class Writers:
             result.cases = [by_slot[number] for number in sorted(by_slot)]
             on_progress(result)
             open_slots = [slot for slot in open_slots if slot.number not in by_slot]
+            if any(slot.edge for slot in slots):
+                open_slots = case_slots.with_edges(open_slots, len(slots), result.edges)
             if not open_slots or (last is not None and not isinstance(last, CallFailed)):
                 break
         if not result.cases and last is not None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.extras import PY3LANGID, command_for
 from edison_ci.records import Case, CaseId
 from edison_ci.results.coverage import coverage_of, values_of
+from tests.bare import lacking
 from tests.features.assist.test_dataset_generate import facts, replies, rows_of, writer, written
 
 if TYPE_CHECKING:
@@ -68,6 +70,23 @@ def test_the_language_of_each_input_counts() -> None:
     assert values_of(case).languages == ("de", "en")
     told = Case(CaseId("b"), {"message": "ok"}, metadata={"language": "fr"})
     assert values_of(told).languages == ("fr",)
+
+
+def test_languages_that_are_not_detected_are_said(edison: Edison, facts: Folder) -> None:
+    rows(
+        facts,
+        {"input": {"question": GERMAN[0]}},
+        {"input": {"question": GERMAN[1]}},
+        {"input": {"question": "Which?"}, "metadata": {"language": "en"}},
+    )
+    assert shown(edison, facts)["note"] == ""
+    with lacking("py3langid"):
+        found = shown(edison, facts)
+        assert found["dimensions"]["languages"]["cases"] == {"en": 1}
+        advice = command_for(PY3LANGID)
+        reason = f"languages of 2 cases are not detected: py3langid is not installed: {advice}"
+        assert found["note"] == reason
+        assert reason in edison(facts, "dataset", "coverage").err
 
 
 def test_values_with_too_few_cases_are_named(edison: Edison, facts: Folder) -> None:

@@ -180,6 +180,16 @@ def test_cases_are_written_with_all_that_was_ordered(
     assert ("dataset",) in booked
 
 
+@pytest.mark.parametrize("seed", ["1", "3"])
+def test_one_case_in_ten_is_an_edge_case_although_edges_repeat_each_other(
+    edison: Edison, support: Folder, seed: str
+) -> None:
+    hints = ("--hints", "late parcels and refunds of a shop")
+    found = told(edison, support, *hints, "--count", "20", "--seed", seed, "--yes")
+    assert 10 * found["edges"] >= len(found["cases"]) >= 18
+    assert found["left_out"], "rows were asked for again"
+
+
 def test_the_slots_keep_the_shares_whatever_the_model_prefers(
     edison: Edison, facts: Folder, writer: LoopbackServer
 ) -> None:
