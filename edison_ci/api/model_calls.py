@@ -20,7 +20,7 @@ from edison_ci.api import model_edits
 from edison_ci.api.sessions import require_editor, run_context
 from edison_ci.config import load
 from edison_ci.config.vendors import VENDORS
-from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.execute.probe import probe
@@ -278,6 +278,25 @@ class KeyTest:
     said: str
     model: Model | None = None
     """A model that names the key, while only a call to it could show more."""
+    hint: str = ""
+    """What to do about a failure."""
+
+
+_ADVICE = {
+    **WHAT_TO_CHECK,
+    "NO_KEY": "set the variable",
+    "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
+    NOT_THERE: "not an error: this model cannot be called on its own yet",
+}
+
+
+def advice_on(error: str, otherwise: str) -> str:
+    """Return what to do about a failed test, by the kind of its failure."""
+    return _ADVICE.get(error, otherwise)
+
+
+_UNREACHED = (ErrorKind.NETWORK, ErrorKind.TIMEOUT)
+_CHECK_ENTRY = "check base_url of its model in models.yaml"
 
 
 def check_by_list(project: Project, name: str, *, offline: bool) -> KeyTest:
@@ -291,10 +310,14 @@ def check_by_list(project: Project, name: str, *, offline: bool) -> KeyTest:
     try:
         models = _list_models(model, environ, trust, offline=offline)
         if isinstance(models, CallError):
-            return KeyTest(name, _VERDICTS.get(models.kind, "unknown"), models.message)
+            verdict = _VERDICTS.get(models.kind, "unknown")
+            # A service without a list may answer calls: only these show whether the key is right.
+            more = caller if verdict == "unknown" and models.kind not in _UNREACHED else None
+            hint = advice_on(models.kind, _CHECK_ENTRY) if verdict != "ok" else ""
+            return KeyTest(name, verdict, models.message, more, hint)
         keyless = _list_models(replace(model, keys={}), environ, trust, offline=offline)
     except UsageError as error:  # not set, not to be opened, or not allowed to go there
-        return KeyTest(name, "unknown", error.message)
+        return KeyTest(name, "unknown", error.message, hint=error.hint or "")
     if not isinstance(keyless, CallError):
         return KeyTest(name, "unknown", "its list of models is open to everyone", caller)
     return KeyTest(name, "ok", "a list of models was given")
@@ -304,7 +327,9 @@ def check_by_call(project: Project, name: str, model: Model, *, offline: bool) -
     """Test a key with one short call to a model, which may cost a little."""
     (result,) = probe(project, [model], run_context(project, offline=offline))
     reply = result.message or f"{model.name} has answered"
-    return KeyTest(name, _VERDICTS.get(result.error, "unknown"), reply)
+    verdict = _VERDICTS.get(result.error, "unknown")
+    hint = advice_on(result.error, _CHECK_ENTRY) if verdict != "ok" else ""
+    return KeyTest(name, verdict, reply, hint=hint)
 
 
 def _model_of(project: Project, name: str) -> Model | None:

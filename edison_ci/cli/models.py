@@ -12,7 +12,6 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import vendors
-from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollar_range, dollars
 
@@ -219,7 +218,7 @@ def _show_list(terminal: Terminal, listed: ModelList) -> None:
     if error is not None:
         address = listed.service.address
         terminal.result(StyledText("failed", BAD), f"  {name}: {error}; called {address}")
-        terminal.note(f"    {_HINTS.get(error.kind, 'check its address and its key')}")
+        terminal.note(f"    {model_calls.advice_on(error.kind, 'check its address and its key')}")
         return
     terminal.result(StyledText(name, bold=True), f"  {counted(len(listed.offers), 'model')}")
     rows: list[tuple[str, ...]] = [("model", "in/out per M", "in models.yaml as")]
@@ -240,7 +239,8 @@ def _show_test(terminal: Terminal, result: ProbeResult) -> None:
             f"  {result.model.name}: {result.error}: {result.message}",
             *mark,
         )
-        terminal.note(f"    {_HINTS.get(result.error, 'check its entry in models.yaml')}")
+        advice = model_calls.advice_on(result.error, "check its entry in models.yaml")
+        terminal.note(f"    {advice}")
         return
     served = f", served by {result.served_model}" if result.served_model else ""
     terminal.result(
@@ -248,15 +248,6 @@ def _show_test(terminal: Terminal, result: ProbeResult) -> None:
         f"  {result.model.name}: {result.latency_ms:,} ms, {dollars(result.cost_microusd)}{served}",
         *mark,
     )
-
-
-_HINTS = {
-    **WHAT_TO_CHECK,
-    "NO_KEY": "set the variable",
-    "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
-    "NOT_THERE": "not an error: this model cannot be called on its own yet",
-}
-"""What to do about a failure."""
 
 
 def _row(project: Project, model: Model) -> tuple[str, str, str, str, str, str, str]:

@@ -199,8 +199,8 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     """Ask the service of each key whether it accepts it.
 
     Asks for a list of models, which costs nothing. Where that shows nothing, one short call to a
-    model is made, after a question. A key is sent only where trust.yaml allows it. Exit code 3 if a
-    key was refused, has no quota, or could not be tested.
+    model is made, after a question, as `edison models test` makes it. A key is sent only where
+    trust.yaml allows it. Exit code 3 if a key was refused, has no quota, or could not be tested.
 
     Examples:
       edison secrets test
@@ -224,12 +224,14 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
             result = model_calls.check_by_call(project, name, result.model, offline=state.offline)
         tested.append(result)
     if terminal.json:
-        keys = [fields_of(test, "name", "verdict", "said") for test in tested]
+        keys = [fields_of(test, "name", "verdict", "said", "hint") for test in tested]
         terminal.document({"keys": keys})
     else:
         for key in tested:
             color = {"ok": GOOD, "unknown": ODD}.get(key.verdict, BAD)
             terminal.result(StyledText(key.verdict, color), f"  {key.name}: {key.said}")
+            if key.hint:
+                terminal.note(f"    {key.hint}")
     if any(key.verdict != "ok" for key in tested):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 

@@ -18,6 +18,7 @@ from edison_ci.access.job import key_environment
 from edison_ci.access.sealed_keys import key_folder
 from edison_ci.config.load import load_project
 from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.contracts import WHAT_TO_CHECK, ErrorKind
 from edison_ci.documents.secrets import learn
 from tests import forked
 from tests.features.monitor.receiver import receiving
@@ -548,6 +549,9 @@ def test_a_test_tells_good_wrong_and_exhausted_keys_apart(
         "LOST_KEY": "unknown",
     }
     assert edison(project, "secrets", "test", "GOOD_KEY").out.startswith("ok  GOOD_KEY")
+    for name, kind in (("WRONG_KEY", ErrorKind.INVALID_KEY), ("EMPTY_KEY", ErrorKind.QUOTA)):
+        advice = edison(project, "secrets", "test", name).err
+        assert WHAT_TO_CHECK[kind] in advice, "that of edison models test"
     assert VALUE not in done.all
 
 
@@ -560,6 +564,8 @@ def test_what_a_list_cannot_tell_a_call_does_after_a_yes(
     first = edison(project, "secrets", "test")
     assert first.code == 3 and first.out.startswith("unknown  VENDOR_KEY")
     assert all(seen.method == "GET" for seen in server.requests)
+    called = edison(project, "secrets", "test", "--yes")
+    assert (called.code, called.out) == (0, "ok  VENDOR_KEY: small has answered\n"), called.all
     project.edit("models.yaml", "small: {provider: openai_compatible", "small: {provider: http")
     project.edit("models.yaml", "model: m, ", "")
     body = "{model: m, messages: [{role: user, content: '{{ prompt }}'}]}"
