@@ -277,6 +277,11 @@ def show_people(terminal: Terminal, people: HumanGrades | None) -> None:
 
 
 _BUDGET = "budget: "
+_NO_ROOM = (
+    "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
+    "the next one does not fit."
+)
+_NO_TOKENS_LEFT = "What is left of the tokens is less than the next prompt has."
 _SCREENS = ("safety", "flag")
 _ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
@@ -314,10 +319,8 @@ def show_run(
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
     if run.status == RunStatus.PAUSED and str(run.stopped_by).startswith(_BUDGET):
-        terminal.note(
-            "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
-            "the next one does not fit."
-        )
+        of_tokens = "max_total_tokens" in str(run.stopped_by)
+        terminal.note(_NO_TOKENS_LEFT if of_tokens else _NO_ROOM)
     for sentence in summary.steered:
         terminal.result(f"  {sentence}")
     show_batches(terminal, summary)

@@ -55,6 +55,7 @@ fifth of the slots of a client is booked ahead, no slot is idle because of that.
 _BUSY = 8
 """With fewer calls in flight there is no batch to wait for."""
 _DEFAULT_MAX_TOKENS = 4096
+_BYTES_PER_TOKEN = 4
 _MOST_TOKEN_CHARACTERS = 256
 """A token of every known model has fewer."""
 _WRITE_UNASKED = frozenset({"openai", "azure"})
@@ -446,6 +447,7 @@ class Budgeted:
         for part in (request.tools, request.response_format):
             tokens_in += len(canonical_json(part).encode()) if part else 0
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
+        sent_bytes = tokens_in
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
         if request.embedding:
             tokens_out = 0
@@ -463,6 +465,7 @@ class Budgeted:
             phase=self._phase,
             est_microusd=math.ceil(worst),
             est_tokens=tokens_in + tokens_out,
+            least_tokens=sent_bytes // _BYTES_PER_TOKEN,
             owner=self.budget.owner,
             now=self.budget.now(),
             newer_than=newer_than,

@@ -165,6 +165,8 @@ class Booking:
     caps: tuple[SpendingCap, ...] = ()
     newer_than: str | None = None
     """A stored answer from this time on is taken instead; None takes none."""
+    least_tokens: int | None = None
+    """About the tokens of its prompt; None where only `est_tokens` is known."""
 
     @property
     def experiment(self) -> str | None:
@@ -210,7 +212,9 @@ def reserve(booking: Booking) -> OnTotals[Outcome]:
     """Return the operation that books a call, or returns why it must not be made."""
 
     def operation(connection: sqlite3.Connection, totals: Totals) -> Outcome:
-        refused = _refusal(totals, booking)
+        refused = _refusal(totals, booking, booking.est_tokens)
+        if refused is not None and _is_last(connection, totals, booking, refused.cap):
+            refused = None
         attempt = None if refused is not None else _book_what_is_new(connection, booking)
         if attempt is None:
             stored = _known(connection, booking)
@@ -369,15 +373,44 @@ def booked(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> tupl
     return read_total(connection, cap.scope, _first_day(cap.days, today))
 
 
-def _refusal(totals: Totals, booking: Booking) -> BudgetRefusal | None:
+def _refusal(totals: Totals, booking: Booking, est_tokens: int) -> BudgetRefusal | None:
     """Return the first cap that has no room for a call."""
     for cap in booking.caps:
         spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
         if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
             return BudgetRefusal(cap, spent, reserves_microusd=booking.est_microusd)
-        if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
+        if cap.tokens is not None and tokens + est_tokens > cap.tokens:
             return BudgetRefusal(cap, tokens, reserves_microusd=booking.est_microusd)
     return None
+
+
+def _least(booking: Booking) -> int:
+    return booking.est_tokens if booking.least_tokens is None else booking.least_tokens
+
+
+def _is_last(
+    connection: sqlite3.Connection, totals: Totals, booking: Booking, cap: SpendingCap
+) -> bool:
+    """Whether a call may be made alone, since a limit of tokens has room for its prompt.
+
+    Answers are mostly much shorter than they may be, so that a small limit would allow no call at
+    all. Money is always reserved at its maximum.
+    """
+    if cap.tokens is None or _refusal(totals, booking, _least(booking)) is not None:
+        return False
+    return not _open_reservations(connection, booking, cap)
+
+
+def _open_reservations(
+    connection: sqlite3.Connection, booking: Booking, cap: SpendingCap
+) -> list[tuple[str, int, int]]:
+    """Return the owners of open calls with what they reserve; for a run's own cap, its calls."""
+    own = cap.scope == f"run:{booking.run_id}"
+    return connection.execute(
+        "select owner, sum(est_microusd), sum(est_tokens) from attempt "
+        "where state = 'reserved' and (run_id = ? or not ?) group by owner",
+        (booking.run_id, own),
+    ).fetchall()
 
 
 def _known(connection: sqlite3.Connection, booking: Booking) -> CachedAnswer | InFlight | None:
@@ -397,15 +430,10 @@ def _in_flight(
     connection: sqlite3.Connection, totals: Totals, booking: Booking, cap: SpendingCap
 ) -> tuple[str, ...]:
     """Return whose calls may make room by costing less; none if even all of them cannot."""
-    own = cap.scope == f"run:{booking.run_id}"
-    rows = connection.execute(
-        "select owner, sum(est_microusd), sum(est_tokens) from attempt "
-        "where state = 'reserved' and (run_id = ? or not ?) group by owner",
-        (booking.run_id, own),
-    ).fetchall()
+    rows = _open_reservations(connection, booking, cap)
     spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
     spent += booking.est_microusd - sum(microusd for _, microusd, _ in rows)
-    tokens += booking.est_tokens - sum(count for _, _, count in rows)
+    tokens += _least(booking) - sum(count for _, _, count in rows)
     if cap.microusd is not None and spent > cap.microusd:
         return ()
     if cap.tokens is not None and tokens > cap.tokens:

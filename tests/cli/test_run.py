@@ -408,6 +408,26 @@ def test_what_a_budget_stopped_says_what_to_change(
     assert f"Continue with: edison resume {run_id}" not in done.err
 
 
+def test_a_small_limit_of_tokens_is_used_up_by_the_calls_that_fit(
+    edison: Edison, project: Folder
+) -> None:
+    rows_of_data = (
+        json.dumps({"id": f"p{n}", "input": {"name": f"P{n}"}, "expected": f"P{n}"}) + "\n"
+        for n in range(60)
+    )
+    project.write("datasets/names.jsonl", "".join(rows_of_data))
+    project.edit("experiments/hello.yaml", "gates:", "stop: {max_total_tokens: 500}\ngates:")
+    done = edison(project, "run")
+    assert done.code == 4, done.all
+    assert "What is left of the tokens is less than the next prompt has." in done.err
+    ((answers, tokens, longest),) = rows(
+        project,
+        "select count(*), sum(tokens_in + tokens_out), max(tokens_in + tokens_out) from answer",
+    )
+    assert answers > 5, "a call of few tokens has room, however long its answer might be"
+    assert 500 - longest < tokens < 500 + longest, "used up, but for one answer"
+
+
 def test_a_larger_budget_as_told_goes_on(edison: Edison, project: Folder) -> None:
     most = "price: {in: 1, out: 2}, params: {max_tokens: 40}"
     project.write("models.yaml", f"small: {{provider: sim, model: small, {most}}}\n")

@@ -139,6 +139,24 @@ def test_a_token_limit_refuses_too(db: sqlite3.Connection) -> None:
     assert outcome == BudgetRefusal(limit, 100, ("me",))
 
 
+def test_the_last_call_within_a_token_limit_needs_room_for_its_prompt_only(
+    db: sqlite3.Connection,
+) -> None:
+    limit = SpendingCap("run:r1", None, tokens=150, name="stop.max_total_tokens")
+    long = replace(CALL, caps=(limit,), est_tokens=4_096, least_tokens=30)
+    first = reserved(db, long)
+    second = replace(long, request_hash="b" * 64)
+    assert reserve(second)(db) == BudgetRefusal(limit, 4_096, ("me",)), "not beside another one"
+    settle(long, first, replace(ANSWER, completion=Completion("x", tokens_in=30, tokens_out=89)))(
+        db
+    )
+    assert isinstance(reserve(replace(second, least_tokens=31))(db), Reservation)
+    third = replace(long, request_hash="c" * 64)
+    assert reserve(replace(third, caps=(BUDGET, limit), est_microusd=10**9))(db) == BudgetRefusal(
+        BUDGET, 550, ()
+    ), "money is reserved at its maximum"
+
+
 def test_a_rolling_budget_forgets_what_is_older_than_its_days(db: sqlite3.Connection) -> None:
     monthly = SpendingCap("project", 30, microusd=500, name="monthly_budget_usd")
     old = replace(CALL, now="2026-10-16T23:59:59Z", caps=(monthly,))
