@@ -28,7 +28,7 @@ PACKAGE = ROOT / "edison_ci"
 __all__ = ["loopback"]  # a fixture
 
 LAYERS = [
-    {"_dataclass", "deferred", "numeric", "resources", "spelling", "utc"},
+    {"_dataclass", "deferred", "numeric", "ranges", "resources", "spelling", "utc"},
     {"errors", "extras", "records"},
     {"documents", "plugins", "stats"},
     {"contracts", "feature", "git", "safety", "sanitize", "shape", "store", "templating"},
@@ -594,10 +594,10 @@ def test_functions_and_modules_are_short() -> None:
 MOST_MODULES = {
     ("plan",): 110,
     ("status",): 70,
-    ("validate",): 60,
+    ("validate",): 61,
     ("run", "--help"): 40,
     ("dataset", "adversarial", "--help"): 50,
-    ("github", "run", "--help"): 50,
+    ("github", "run", "--help"): 51,
 }
 """Modules of this package that a command may load; raise a number by what a feature needs.
 

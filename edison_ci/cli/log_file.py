@@ -1,4 +1,4 @@
-"""The log file of --log-file: JSON lines, rotated by size, shared by any number of processes."""
+"""The log file of --log-file: JSON lines, rotated by size and day, shared by processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 10_000_000
 """Size at which a file is set aside."""
 KEPT = 5
-"""Files that are kept beside the current one: FILE.1 is the newest."""
+"""Files that are kept beside the current one, unless days are given: FILE.1 is the newest."""
+_DAY_S = 86_400
 
 
 class LogFile(logging.Handler):
@@ -28,9 +30,9 @@ class LogFile(logging.Handler):
     aside must not leave the others with a file that is gone. Lines are appended whole.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, days: int | None = None) -> None:
         super().__init__()
-        self._path, self._complained = path, False
+        self._path, self._days, self._complained = path, days, False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._append(b"")
@@ -70,16 +72,37 @@ class LogFile(logging.Handler):
             os.close(descriptor)
 
     def _rotate(self, more: int) -> None:
+        """Set the file aside where it is full, or of another day; remove what is too old."""
         try:
-            size = self._path.stat().st_size
+            about = self._path.stat()
         except FileNotFoundError:
             return
-        if not size or size + more <= MOST_BYTES or not self._path.is_file():
+        today = int(time.time() // _DAY_S)
+        full = about.st_size + more > MOST_BYTES
+        another_day = self._days is not None and about.st_mtime // _DAY_S != today
+        if not about.st_size or not (full or another_day) or not self._path.is_file():
             return
-        for number in range(KEPT - 1, 0, -1):
+        numbers = range(1, KEPT) if self._days is None else range(1, self._oldest() + 1)
+        for number in reversed(numbers):
             with contextlib.suppress(FileNotFoundError):
                 self._aside(number).replace(self._aside(number + 1))
         self._path.replace(self._aside(1))
+        self._remove_old(today)
+
+    def _oldest(self) -> int:
+        """Return the number of the oldest file that was set aside."""
+        number = 0
+        while self._aside(number + 1).exists():
+            number += 1
+        return number
+
+    def _remove_old(self, today: int) -> None:
+        if self._days is None:
+            return
+        for number in range(self._oldest(), 0, -1):
+            if today - self._aside(number).stat().st_mtime // _DAY_S < self._days:
+                break
+            self._aside(number).unlink()
 
     def _aside(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

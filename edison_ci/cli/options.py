@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import math
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.cli import log_file as cli_log_file
 from edison_ci.errors import UsageError
@@ -44,7 +46,7 @@ def configure_logging(state: CliState) -> None:
     handlers[0].setFormatter(_JsonLines() if state.log_json else _Lines())
     handlers[0].setLevel(level)
     if state.log_file is not None:
-        file = cli_log_file.LogFile(state.folder / state.log_file)
+        file = cli_log_file.LogFile(state.folder / state.log_file, days=state.log_days)
         file.setFormatter(_JsonLines())
         handlers.append(file)
         level = min(level, logging.INFO)
@@ -127,6 +129,7 @@ class CliState:
     offline: bool = False
     log_json: bool = False
     log_file: Path | None = None
+    log_days: int | None = None
     no_color: bool = False
     root: Path | None = None
     """Root of the project, once it is known."""
@@ -185,6 +188,14 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
             "type": click.Path(dir_okay=False, path_type=Path),
             "metavar": "FILE",
             "help": "Also log to a file that rotates.",
+        },
+    ),
+    (
+        ("--log-days",),
+        {
+            "type": click.IntRange(*ranges.LOG_DAYS),
+            "metavar": "N",
+            "help": "Keep the log file for N days.",
         },
     ),
     (("--no-color",), {"is_flag": True, "help": "Print without color."}),
@@ -386,6 +397,17 @@ def unknown_command(name: str, names: Iterable[str]) -> str:
     """Return the message about an unknown command."""
     hint = did_you_mean(name, names, label="commands")
     return f"unknown command {name!r}; {hint or 'see: edison --help'}"
+
+
+class NumberRange(click.FloatRange):
+    """A number in a range; unlike for click, nan is in none."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class ScoreType(click.ParamType[float]):

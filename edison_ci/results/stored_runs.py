@@ -24,6 +24,7 @@ from edison_ci.store.database import one_state as one_state
 from edison_ci.store.ledger import has_open_batches
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run, recent_runs
+from edison_ci.store.slow_queries import timed as timed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,6 +93,8 @@ class StoredRuns:
 
 def current_run(locks: Path, run: Run) -> Run:
     """Return a run with its real status: a run whose process died is paused."""
+    if not run.moving:
+        return run
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.files import make_folder
 from edison_ci.errors import StoreError, UsageError
+from edison_ci.store import slow_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
@@ -393,7 +394,9 @@ def sync_to_disk(path: Path) -> None:
 
 def _read_only(path: Path) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)
+    return sqlite3.connect(
+        address, uri=True, timeout=BUSY_TIMEOUT_S, factory=slow_queries.ReadingConnection
+    )
 
 
 def _connect(path: Path, timeout_s: float) -> sqlite3.Connection:

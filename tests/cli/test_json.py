@@ -190,6 +190,7 @@ def test_models(edison: Edison, mini: Folder) -> None:
             "tpm": None,
             "timeout_s": 60,
             "attempts": 3,
+            "give_up_s": 90.0,
         },
     }
     assert set(first["price"]) == {"in", "out", "cached_in", "cache_write", "batch"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import stat
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,6 +94,29 @@ def test_files_are_set_aside_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (tmp_path / "edison.log").read_text().splitlines()[-1].startswith("099")
     assert (tmp_path / "edison.log.1").read_text().splitlines()[-1].startswith("089")
+
+
+def test_files_are_kept_for_days_however_many_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_file, "MOST_BYTES", 600)
+    path = tmp_path / "edison.log"
+    handler = LogFile(path, days=3)
+    now = time.time()
+    for age in (5, 2, 1):
+        for number in range(15 if age == 2 else 1):
+            handler.emit(record(f"{age} days ago, {number:03d} {'x' * 300}"))
+        for file in tmp_path.glob("edison.log*"):
+            if f"{age} days ago" in file.read_text():
+                os.utime(file, (now - age * 86_400,) * 2)
+    handler.emit(record("today"))
+    kept = {file.name: file.read_text() for file in tmp_path.glob("edison.log*")}
+    text = "".join(kept.values())
+    assert "5 days ago" not in text
+    assert all(f"2 days ago, {number:03d}" in text for number in range(15))
+    assert len(kept) > KEPT + 1
+    assert "today" in kept["edison.log"]
+    assert "days ago" not in kept["edison.log"], "each day has a file of its own"
 
 
 WRITER = """

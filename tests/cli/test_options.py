@@ -31,6 +31,7 @@ def test_these_are_the_shared_options() -> None:
         "debug",
         "directory",
         "json",
+        "log_days",
         "log_file",
         "log_json",
         "no_color",
@@ -46,7 +47,7 @@ def test_every_shared_option_is_taken_before_and_after_the_command(
     edison: Edison, mini: Folder, option: object, after: bool
 ) -> None:
     flag = option.opts[-1]  # type: ignore[attr-defined]  # an option of click
-    values = {"--directory": str(mini.path), "--log-file": "edison.log"}
+    values = {"--directory": str(mini.path), "--log-file": "edison.log", "--log-days": "7"}
     words = [flag, values[flag]] if flag in values else [flag]
     args = ["validate", *words] if after else [*words, "validate"]
     assert edison(mini, *args).code == 0
