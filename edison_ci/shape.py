@@ -429,6 +429,11 @@ Share = Annotated[float, Field(ge=0, le=1), Percent()]
 """A share from 0 to 1, written 0.8 or 80%."""
 
 
+def within(limits: tuple[float, float]) -> Any:
+    """Return the range of a number, as a field has it."""
+    return Field(ge=limits[0], le=limits[1])
+
+
 def one_of_keys(*names: str) -> dict[str, Any]:
     """Return the schema of a mapping that has exactly one of these keys."""
     return {"oneOf": [{"required": [name]} for name in names]}

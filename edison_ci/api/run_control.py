@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import RunStatus
@@ -71,6 +72,14 @@ def refuse_resting(run: Run) -> None:
     raise UsageError(f"run {run.id} is {run.status}{by}: it cannot be steered", hint=hint)
 
 
+def budget_microusd(dollars: float) -> int:
+    """Return the budget of a run in micro-dollars; raises UsageError if it is out of range."""
+    least, most = ranges.BUDGET_USD
+    if not least <= dollars <= most:  # nan is out of every range
+        raise UsageError(f"a budget is ${least} to ${most:,}", hint="change the amount")
+    return round(dollars * 1e6)
+
+
 @dataclass(frozen=True, slots=True)
 class SteerRequest:
     """The run to steer, and what to change in it."""
@@ -96,7 +105,7 @@ class SteerRequest:
         if self.requeue:
             changes.append(Change(action.REQUEUE))
         if self.budget is not None:
-            changes.append(Change(action.BUDGET, microusd=round(self.budget * 1e6)))
+            changes.append(Change(action.BUDGET, microusd=budget_microusd(self.budget)))
         return changes
 
 

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import ranges
 from edison_ci.access import site as sites
 from edison_ci.api import run_control
 from edison_ci.api.run_control import SteerRequest
 from edison_ci.cli import sessions, summary
-from edison_ci.cli.options import CliState, EdisonCommand, takes
+from edison_ci.cli.options import (
+    CliState,
+    EdisonCommand,
+    NumberRange,
+    takes,
+)
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
 from edison_ci.config import load
 from edison_ci.documents.record_json import as_document, fields_of
@@ -187,7 +193,7 @@ class _ModelCalls(click.ParamType[tuple[str, int]]):
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, max=1_000_000),
+    type=NumberRange(*ranges.BUDGET_USD),
     metavar="USD",
     help="Change the budget of the run, within the other limits.",
 )

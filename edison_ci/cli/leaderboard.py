@@ -10,7 +10,13 @@ from click.core import ParameterSource
 from edison_ci.api import rankings
 from edison_ci.api.rankings import LeaderboardRequest
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand, ScoreType, takes
+from edison_ci.cli.options import (
+    CliState,
+    EdisonCommand,
+    NumberRange,
+    ScoreType,
+    takes,
+)
 from edison_ci.cli.terminal import (
     GOOD,
     MOST_BLOCKS,
@@ -129,13 +135,13 @@ _MOST_CONTRASTS = 10
 )
 @click.option(
     "--max-cost",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="USD",
     help="With --recommend: maximum cost of an answer in dollars.",
 )
 @click.option(
     "--max-latency",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="MS",
     help="With --recommend: maximum median latency in milliseconds.",
 )

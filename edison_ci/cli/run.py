@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import feature
+from edison_ci import feature, ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import change_coverage, decisions, evaluation, recordings
@@ -173,7 +173,10 @@ class RunCommand:
     "--limit", type=click.IntRange(min=1), metavar="N", help="Run a stable sample of N cases."
 )
 @click.option(
-    "--repeats", type=click.IntRange(1, 100), metavar="N", help="Number of answers for each case."
+    "--repeats",
+    type=click.IntRange(*ranges.REPEATS),
+    metavar="N",
+    help="Number of answers for each case.",
 )
 @click.option("--shard", type=_ShardType(), metavar="I/N", help="Run one of N shards.")
 @click.option(

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from edison_ci import extras, feature
+from edison_ci import extras, feature, ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.checks import child
 from edison_ci.cli import progress
+from edison_ci.cli.options import NumberRange
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
@@ -226,7 +227,10 @@ def _show_base(
 
 
 budget = click.option(
-    "--budget", type=click.FloatRange(min=0), metavar="USD", help="Spending limit in dollars."
+    "--budget",
+    type=NumberRange(*ranges.BUDGET_USD),
+    metavar="USD",
+    help="Spending limit in dollars.",
 )
 yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _allow_code = click.option(

@@ -13,8 +13,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from edison_ci import ranges
 from edison_ci.checks.options import SCALAR, Check, CheckEntry
-from edison_ci.config.project import Version, feature_sections
+from edison_ci.config.project import Dollars, Iterations, Version, feature_sections
 from edison_ci.config.screens import Safety
 from edison_ci.plugins import Registry
 from edison_ci.records import CaseKind
@@ -31,6 +32,7 @@ from edison_ci.shape import (
     repeats,
     section,
     short,
+    within,
     wrong,
 )
 from edison_ci.spelling import did_you_mean
@@ -103,7 +105,7 @@ class Judges(Shape):
 class Stop(Shape):
     """Stop rules of a run or loop."""
 
-    max_iterations: Annotated[int, Field(ge=1, le=100)] | None = Field(
+    max_iterations: Iterations | None = Field(
         None, description="Maximum number of iterations; default: defaults.max_iterations."
     )
     min_delta: float = Field(
@@ -112,10 +114,10 @@ class Stop(Shape):
     window: int = Field(
         3, ge=1, le=10, description="Consecutive idle iterations that end the loop."
     )
-    budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+    budget_usd: Dollars | None = Field(
         None, description="Budget of a run or loop in dollars; default: defaults.budget_usd."
     )
-    daily_budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+    daily_budget_usd: Dollars | None = Field(
         None, description="Budget of the experiment per UTC day in dollars."
     )
     max_total_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
@@ -138,7 +140,9 @@ class Refine(Shape):
 
     by: Name | None = Field(None, description="Model; default: defaults.refiner.")
     examples: int = Field(10, ge=1, le=10, description="Failing examples for the refiner.")
-    candidates: int = Field(1, ge=1, le=5, description="Number of diffs to request.")
+    candidates: Annotated[int, within(ranges.CANDIDATES)] = Field(
+        1, description="Number of diffs to request."
+    )
     max_length_change: Share = Field(0.15, description="Maximum change of length, as a share.")
     max_length_chars: int = Field(120, ge=0, le=20_000, description="Or in characters.")
     max_lines_change: Share = Field(
@@ -397,7 +401,7 @@ class ExperimentFile(Shape):
         None, exclude=True, description="Values that the cases are to cover; changes no result."
     )
     split: Split | None = Field(None, description="Cases held out from refinement.")
-    repeats: int = Field(1, ge=1, le=100, description="Answers per case.")
+    repeats: Annotated[int, within(ranges.REPEATS)] = Field(1, description="Answers per case.")
     checks: Annotated[tuple[CheckEntry, ...], items(0, 100)] = Field(
         (), description="Grades without a model."
     )

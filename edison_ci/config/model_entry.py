@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.config import extra_params, problems, provider_options
 from edison_ci.contracts import ProviderPlugin
@@ -29,6 +30,7 @@ from edison_ci.shape import (
     items,
     section,
     short,
+    within,
     wrong,
 )
 from edison_ci.spelling import did_you_mean
@@ -149,7 +151,9 @@ SIM_MODELS = ("small", "large", "judge", "refiner", "assistant", "echo", "script
 class Limits(Shape):
     """Rate limits, timeout and retries of a model."""
 
-    concurrency: int = Field(10, ge=1, le=1_000, description="Concurrent calls.")
+    concurrency: Annotated[int, within(ranges.CALLS_AT_ONCE)] = Field(
+        10, description="Concurrent calls."
+    )
     rpm: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
         None, description="Requests per minute."
     )

@@ -14,7 +14,7 @@ from pydantic import (
     ValidationError,
 )
 
-from edison_ci import feature
+from edison_ci import feature, ranges
 from edison_ci.errors import UsageError
 from edison_ci.shape import (
     Email,
@@ -28,6 +28,7 @@ from edison_ci.shape import (
     section,
     short,
     some_of_keys,
+    within,
     wrong,
 )
 from edison_ci.spelling import odd_character
@@ -50,8 +51,9 @@ def _version(value: object) -> object:
 Version = Annotated[
     Literal[1], BeforeValidator(_version), Field(description="Version of the file format.")
 ]
-Dollars = Annotated[float, Field(ge=0.01, le=10_000)]
-MonthlyDollars = Annotated[float, Field(ge=0.01, le=1_000_000)]
+Dollars = Annotated[float, within(ranges.RUN_USD)]
+MonthlyDollars = Annotated[float, within(ranges.MONTH_USD)]
+Iterations = Annotated[int, within(ranges.ITERATIONS)]
 
 _PROJECT = re.compile(r"[A-Za-z0-9 _-]+\Z")
 
@@ -115,9 +117,7 @@ class Defaults(Shape):
         None, description="Model that writes drafts for `edison assist`; default: the refiner."
     )
     budget_usd: Dollars = Field(100, description="Budget of a run or loop in dollars.")
-    max_iterations: int = Field(
-        10, ge=1, le=100, description="Maximum number of iterations of a loop."
-    )
+    max_iterations: Iterations = Field(10, description="Maximum number of iterations of a loop.")
 
 
 class Settings(Shape):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from edison_ci.config import cron as config_cron
-from edison_ci.config.project import MonthlyDollars
+from edison_ci.config.project import Dollars, MonthlyDollars
 from edison_ci.shape import (
     UNIQUE,
     Email,
@@ -178,7 +178,7 @@ class Schedule(Shape):
         json_schema_extra={"pattern": r"^\s*\S+(?:\s+\S+){4}\s*$", "examples": ["0 9 * * 1-5"]},
     )
     enabled: bool = Field(True, description="Whether the schedule is active.")
-    budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+    budget_usd: Dollars | None = Field(
         None, description="Budget of each run it starts, in dollars; default: stop.budget_usd."
     )
 

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from edison_ci import ranges
 from edison_ci.config.project import Version
 from edison_ci.config.vendors import VENDORS
 from edison_ci.documents.decoding import KEY_PATTERN
@@ -17,6 +18,7 @@ from edison_ci.shape import (
     items,
     section,
     short,
+    within,
     wrong,
 )
 
@@ -251,7 +253,7 @@ class TrustFile(Shape):
     programs: Annotated[tuple[TrustedProgram, ...], items(0, 100)] = Field(
         (), description="Programs of the repository that are called as models."
     )
-    budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
+    budget_usd_max: Annotated[float, within(ranges.BUDGET_USD)] | None = Field(
         None, description="Budget of a job for a pull request in dollars."
     )
     environment: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(

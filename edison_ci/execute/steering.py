@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci import ranges
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import run_limit
 from edison_ci.execute.check_grading import check_programs
@@ -36,8 +37,6 @@ STRANDED_S = 60.0
 """How long a run waits for a worker when none is left that can call one of its models."""
 NO_WORKERS = "no workers"
 """What stops a run whose workers are gone."""
-MOST_CALLS = 1_000
-"""Calls at once that one model may make, as in models.yaml."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -137,8 +136,9 @@ class RunControl:
         return name
 
     def _resize(self, model: str, calls: int) -> str:
-        if not 1 <= calls <= MOST_CALLS:
-            raise UsageError(f"concurrency is 1 to {MOST_CALLS:,}, not {calls}")
+        least, most = ranges.CALLS_AT_ONCE
+        if not least <= calls <= most:
+            raise UsageError(f"concurrency is {least} to {most:,}, not {calls}")
         before = self._clients.concurrency.get(model, self._limits[model])
         self._clients.resize(model, calls)
         self._runner.hire_more()

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 from datasette import Response
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.web.databases import settings_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.web.databases import Actions
 
 
-LONGEST = 20_000
+LONGEST = ranges.COMMENT_CHARS
 """Most characters of a field."""
 _MOST_FIELDS = 200
 

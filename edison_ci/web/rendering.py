@@ -9,6 +9,7 @@ from typing import Any
 
 from datasette import Response
 
+from edison_ci import ranges
 from edison_ci.errors import BusyError, DecidedAlready, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
 from edison_ci.web import formats
@@ -61,6 +62,7 @@ async def render_page(
         "database": links.database,
         "show": formats,
         "ui": components,
+        "ranges": ranges,
         "in_project": in_project,
         "projects_address": f"{PREFIX}/projects",
         "areas": [SITE_AREA, *areas()] if settings is not None and settings.is_site else areas(),

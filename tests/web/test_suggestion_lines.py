@@ -34,7 +34,7 @@ def test_each_line_is_shown_with_the_cases_that_change_because_of_it(support: Fo
         desk = ReviewSite(support, server)
         desk.begin()
         refused = desk.send(page, f"{page}/by-hunk", budget="-1")
-        assert (refused.status_code, "a budget is more than $0" in refused.text) == (400, True)
+        assert (refused.status_code, "a budget is $0 to $1,000,000" in refused.text) == (400, True)
         answer = desk.send(page, f"{page}/by-hunk", budget="1")
         assert place(answer) == f"/-/edison{page}"
         until = time.monotonic() + PATIENCE_S

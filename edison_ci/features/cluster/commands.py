@@ -15,7 +15,13 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import model_keys, proposal_terms
 from edison_ci.access.job import key_environment
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
+from edison_ci.cli.options import (
+    CliState,
+    EdisonCommand,
+    EdisonGroup,
+    NumberRange,
+    takes,
+)
 from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
@@ -50,14 +56,14 @@ class WorkerRequest:
 @click.option("--name", help="Name of this worker; default: host name and process id.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0, 3_600),
+    type=NumberRange(0, 3_600),
     default=60,
     show_default=True,
     help="Seconds for calls in flight after SIGTERM or Ctrl-C.",
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(0, 86_400),
+    type=NumberRange(0, 86_400),
     default=60,
     show_default=True,
     help="Seconds to wait for a scheduler that does not answer.",

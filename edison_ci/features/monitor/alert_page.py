@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from edison_ci.web.forms import FormRequest
 
 _MOST_MARKS = 100
-_MOST_NOTE = 500
 MUTES = {"1": "an hour", "24": "a day", "168": "a week"}
 """Hours for which a form mutes, and how it says so."""
 
@@ -96,10 +95,8 @@ def alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happe
 
 def ack(sent: FormRequest) -> str:
     """Acknowledge an alert."""
-    note = sent.form.text("note")
-    if len(note) > _MOST_NOTE:
-        raise UsageError(f"a note has at most {_MOST_NOTE} characters", hint="shorten it")
-    (alert,) = acknowledge(sent.site, [int(sent.path["alert"])], note, actor=sent.actor)
+    numbers, note = [int(sent.path["alert"])], sent.form.text("note")
+    (alert,) = acknowledge(sent.site, numbers, note, actor=sent.actor)
     return _back(sent, f"Alert {alert.id} is yours. It stays open until its condition ends.")
 
 
@@ -113,8 +110,8 @@ def mute_alert(sent: FormRequest) -> str:
     if hours not in MUTES:
         raise UsageError("unknown length of a mute", hint="go back and choose one")
     made = mute(sent.site, target, dt.timedelta(hours=int(hours)), actor=sent.actor)
-    until = made.until[:16].replace("T", " ")
-    return _back(sent, f"Notifications of {target.words} are muted until {until} UTC.")
+    until = utc.to_minute(made.until)
+    return _back(sent, f"Notifications of {target.words} are muted until {until}.")
 
 
 def _back(sent: FormRequest, text: str) -> str:

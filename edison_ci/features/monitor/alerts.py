@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import utc
+from edison_ci import ranges, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api.notices import Notice
@@ -179,6 +179,9 @@ def acknowledge(
 
     `actor` is a person who signed in; without one it is the person at the command line.
     """
+    if len(note) > ranges.ALERT_NOTE_CHARS:
+        message = f"a note has at most {ranges.ALERT_NOTE_CHARS} characters"
+        raise UsageError(message, hint="shorten it")
     database.stored_version(site.results)
     who = site.actor() if actor is None else actor
     site.admit(who, sites.Role.REVIEWER, "alerts ack")

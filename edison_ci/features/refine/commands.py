@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import feature
+from edison_ci import feature, ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.cli import lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType, takes
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from edison_ci.proposals.candidate import RefineTarget
 
 
+iterations_option = click.option(
+    "--iterations",
+    type=click.IntRange(*ranges.ITERATIONS),
+    metavar="N",
+    help="Maximum number of iterations.",
+)
 prompt_option = click.option(
     "--prompt", metavar="PROMPT", help="Prompt to refine, if the experiment has several."
 )
@@ -98,7 +104,10 @@ def announce_loop(confirmation: PlanConfirmation, target: RefineTarget) -> None:
 @click.argument("experiment", required=False)
 @prompt_option
 @click.option(
-    "--candidates", type=click.IntRange(1, 5), metavar="N", help="Number of diffs to request, 1-5."
+    "--candidates",
+    type=click.IntRange(*ranges.CANDIDATES),
+    metavar="N",
+    help="Number of diffs to request.",
 )
 @click.option(
     "--force", is_flag=True, help="Propose the best one even without evidence that it helps."

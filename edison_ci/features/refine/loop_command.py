@@ -23,7 +23,7 @@ from edison_ci.features.refine import library
 from edison_ci.features.refine import loop_report as report
 from edison_ci.features.refine import loop_runner as runner
 from edison_ci.features.refine import loop_start as start
-from edison_ci.features.refine.commands import announce_loop, prompt_option
+from edison_ci.features.refine.commands import announce_loop, iterations_option, prompt_option
 from edison_ci.numeric import change, dollars, score
 from edison_ci.proposals import candidate, context
 from edison_ci.records import SuggestionStatus
@@ -57,9 +57,7 @@ class LoopCommandRequest:
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @prompt_option
-@click.option(
-    "--iterations", type=click.IntRange(1, 100), metavar="N", help="Maximum number of iterations."
-)
+@iterations_option
 @click.option("--auto-approve", is_flag=True, help="Apply proven suggestions on a separate branch.")
 @click.option("--restart", is_flag=True, help="Abandon an unfinished loop and start a new one.")
 @click.option("--pdf", is_flag=True, help="Also write the final report as a PDF.")

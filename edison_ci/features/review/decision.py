@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.documents import files as document_files
@@ -125,8 +126,6 @@ def _git(repository: Repository, *args: str) -> str:
     return done.line
 
 
-MAX_REASON_CHARS = 2_000
-MAX_COMMENT_CHARS = 60_000
 _NOT_ALLOWED = {ForgeFault.FORBIDDEN, ForgeFault.CONFLICT, ForgeFault.INVALID}
 """Refusals of the action itself, as opposed to failed requests."""
 
@@ -359,7 +358,7 @@ async def reject(
 ) -> DecisionResult:
     """Reject a suggestion and close its pull request."""
     actor = review.require(sites.Role.REVIEWER, "review reject", suggestion)
-    text = " ".join(reason.split())[:MAX_REASON_CHARS]
+    text = " ".join(reason.split())[: ranges.REASON_CHARS]
     if not text:
         raise UsageError("the reason is empty", hint="the next refinement needs the reason")
     if suggestion.status not in OPEN_STATUSES:
@@ -399,6 +398,9 @@ async def comment(
     text = text.strip()
     if not text:
         raise UsageError("the comment is empty", hint="write a comment")
+    if len(text) > ranges.COMMENT_CHARS:
+        message = f"the comment has {len(text):,} characters"
+        raise UsageError(message, hint=f"write at most {ranges.COMMENT_CHARS:,}")
     notes: tuple[str, ...] = ()
     if suggestion.pull_request is not None:
         if review.hosting.address is None:
@@ -406,7 +408,7 @@ async def comment(
             notes = (f"stored here, but not posted on {where}: there is no GitHub token",)
         else:
             async with _github(review, suggestion, timing) as github:
-                await github.create_comment(suggestion.pull_request, text[:MAX_COMMENT_CHARS])
+                await github.create_comment(suggestion.pull_request, text)
     with database.open_for_change(review.site.results) as connection:
         suggestions.add_comment(
             connection,

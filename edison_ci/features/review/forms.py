@@ -21,6 +21,7 @@ from edison_ci.records import SuggestionStatus
 from edison_ci.results.stored_runs import cell_by_start, open_results
 from edison_ci.web.page_context import Args, PageInstead
 from edison_ci.web.pages.run import case_query, list_args
+from edison_ci.web.pages.steering import budget_of
 from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from edison_ci.features.review.actions import ActionResult
     from edison_ci.store.suggestions import Suggestion
     from edison_ci.web.forms import FormRequest
-
-_MOST_BUDGET = 100
-"""Dollars that a form may let a comparison spend; the budgets of the project hold as well."""
 
 _THUMBS = {"up": 1.0, "down": 0.0}
 _CRITERION = "criterion."
@@ -50,16 +48,9 @@ def rerun(sent: FormRequest) -> str:
 
 def by_hunk(sent: FormRequest) -> str:
     """Ask which line of a suggestion fixed or broke which cases."""
-    try:
-        budget = float(sent.form.text("budget"))
-    except ValueError:
-        budget = 0.0
-    if not 0 < budget <= _MOST_BUDGET:
-        raise UsageError(
-            f"a budget is more than $0 and at most ${_MOST_BUDGET:g}", hint="go back and change it"
-        )
+    budget = budget_of(sent.form.text("budget"))
     suggestion = sent.path["suggestion"]
-    job = actions_of(sent).by_hunk(sent.site, sent.actor, suggestion, round(budget * 1e6))
+    job = actions_of(sent).by_hunk(sent.site, sent.actor, suggestion, budget)
     return f"{sent.links.to('suggestion', suggestion, hunks=job.key)}#by-hunk"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from edison_ci import ranges
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.config.calibration import (
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run
 
-MOST_NOTE_CHARS = 10_000
-"""Limit of a line of a labels file."""
 _UNGRADABLE = "only stored answers that are not blocked can be graded"
 
 
@@ -217,9 +216,9 @@ class GradingQueue:
             if once and before is not None:
                 return before
             raise UsageError("you have not flagged it", hint="list flagged answers with --flagged")
-        if len(grading.note) > MOST_NOTE_CHARS:
+        if len(grading.note) > ranges.GRADE_NOTE_CHARS:
             message = f"the note has {len(grading.note):,} characters"
-            raise UsageError(message, hint=f"write at most {MOST_NOTE_CHARS:,}")
+            raise UsageError(message, hint=f"write at most {ranges.GRADE_NOTE_CHARS:,}")
         grade = self._grade(cell, grading, before)
         if once and before is not None and _content(before) == _content(grade):
             return before

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci import ranges
 from edison_ci.access.site import Role
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.features.review.decision import MAX_REASON_CHARS
 from edison_ci.proposals.approvals import count_approvals, review_approvers
 from edison_ci.proposals.branches import merged_changes
 from edison_ci.proposals.context import supersede_others
@@ -218,4 +218,4 @@ def _record(
 
 
 def _short(reason: str | None) -> str | None:
-    return None if reason is None else " ".join(reason.split())[:MAX_REASON_CHARS]
+    return None if reason is None else " ".join(reason.split())[: ranges.REASON_CHARS]

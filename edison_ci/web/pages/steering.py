@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edison_ci.access.site import Role, require_role
-from edison_ci.api.run_control import ACTIONS, RunControl, steering_change
+from edison_ci.api.run_control import ACTIONS, RunControl, budget_microusd, steering_change
 from edison_ci.api.run_start import DispatchUnknown, Start, StartPlan, resume_run, start_run
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import dollar_range, duration_range
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from edison_ci.web.forms import FormRequest
     from edison_ci.web.page_context import Args
 
-MOST_USD = 100_000
 _REFRESH_S = 1
 _DISPATCHES = 5
 """Requests to GitHub that are listed."""
@@ -205,12 +204,13 @@ def _budget(form: Args) -> int | None:
     text = form.text("budget")
     if not text:
         return None
+    return budget_of(text)
+
+
+def budget_of(text: str) -> int:
+    """Return the budget that a form has, in micro-dollars."""
     try:
         dollars = float(text)
     except ValueError:
         dollars = math.nan
-    if not 0 < dollars <= MOST_USD:
-        raise UsageError(
-            f"a budget is more than $0 and at most ${MOST_USD:,}", hint="go back and change it"
-        )
-    return round(dollars * 1_000_000)
+    return budget_microusd(dollars)
