@@ -48,6 +48,7 @@ HOOKS = {
     "loops_waiting": "(connection, suggestion): ids of the loops that wait for a decision",
     "may_edit_prompts": "(context): whether a visitor may edit prompts here",
     "money_lease": "(project, shared, reader, owner, offline=): the `Lease` of a shared budget",
+    "mail": "(project, address, title, sentences): sends an e-mail, returns why it failed, or ''",
     "notice": "(connection, site, notice): in the transaction that stores a fact",
     "own_grade": "(context, run, cell, grades): the `OwnGrade` of a visitor, or None",
     "production_sample": "(connection, experiment): the newest sample of production, or None",

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.snapshot import (
+    MEASURED,
     MOST_RUNS,
     has_pairwise_judge,
-    measured_experiments,
     newest_ids,
     objective_of,
     runs_where,
 )
+from edison_ci.store.cells import find_cell
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
 from edison_ci.store.steering import newest_dispatches as newest_dispatches
 from edison_ci.store.suggestions import open_suggestions as open_suggestions
@@ -48,6 +49,87 @@ def experiments(connection: sqlite3.Connection) -> list[str]:
     """Return every experiment that was ever run, by name."""
     rows = connection.execute("select distinct experiment from run order by 1")
     return [name for (name,) in rows]
+
+
+class RunPage(NamedTuple):
+    """The runs of a page."""
+
+    experiment: str = ""
+    """Empty for all."""
+    status: str = ""
+    after: str = ""
+    """The run before the page; empty for the newest ones."""
+    most: int = 50
+
+
+def runs_page(connection: sqlite3.Connection, wanted: RunPage) -> list[Run]:
+    """Return runs, the newest first, without trials; raises UsageError if `after` is none."""
+    where, values = [NO_TRIAL], list[str]()
+    for column, value in (("experiment", wanted.experiment), ("status", wanted.status)):
+        if value:
+            where.append(f"{column} = ?")
+            values.append(value)
+    if wanted.after:
+        before = find_run(connection, wanted.after)
+        where.append("(created_at, rowid) < (select created_at, rowid from run where id = ?)")
+        values.append(before.id)
+    return runs_where(connection, " and ".join(where), tuple(values), most=wanted.most)
+
+
+class CellPage(NamedTuple):
+    """The cells of a page."""
+
+    run_id: str
+    status: str = ""
+    """Empty for all."""
+    after: str = ""
+    """The cell before the page; empty for the first ones."""
+    most: int = 50
+
+
+class ListedCell(NamedTuple):
+    """A cell with its answer, in numbers."""
+
+    cell: str
+    side: str
+    prompt: str
+    version: str
+    model: str
+    case: str
+    repeat: int
+    status: str
+    composite: float | None
+    passed: int | None
+    reason: str | None
+    error: str | None
+    cost_microusd: int | None
+    latency_ms: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+
+    def as_json(self) -> dict[str, str | int | float | None]:
+        """Return it for a document."""
+        return {**self._asdict(), "passed": None if self.passed is None else bool(self.passed)}
+
+
+def cells_page(connection: sqlite3.Connection, wanted: CellPage) -> list[ListedCell]:
+    """Return cells of a run by the name of their case; raises UsageError if `after` is none."""
+    where, values = ["c.run_id = ?"], [wanted.run_id]
+    if wanted.status:
+        where.append("c.status = ?")
+        values.append(wanted.status)
+    if wanted.after:
+        before = find_cell(connection, wanted.run_id, wanted.after)
+        where.append("(c.case_id, c.id) > (?, ?)")
+        values += [before.case_id, before.id]
+    rows = connection.execute(
+        "select c.id, c.side, c.prompt, c.version, c.model, c.case_id, c.repeat, c.status, "
+        "c.composite, c.passed, c.reason, c.error, a.cost_microusd, a.latency_ms, a.tokens_in, "
+        "a.tokens_out from cell c left join answer a using (request_hash, answer_no) "
+        f"where {' and '.join(where)} order by c.case_id, c.id limit ?",
+        (*values, wanted.most),
+    )
+    return [ListedCell(*row) for row in rows]
 
 
 def last_of(connection: sqlite3.Connection, experiment: str) -> str:
@@ -147,7 +229,8 @@ def newest_measured(connection: sqlite3.Connection) -> str | None:
 def last_whole(connection: sqlite3.Connection, experiment: str) -> str:
     """Return the newest whole run of an experiment that is complete, else its newest run."""
     run_ids: list[str] = []
-    if experiment in measured_experiments(connection):
+    measured = f"experiment = ? and {MEASURED} and {NO_OUTPUTS}"
+    if newest_ids(connection, measured, (experiment,)):
         order = f"{NO_TRIAL} desc, partial,"
         where = "experiment = ? and complete = 1"
         run_ids = newest_ids(connection, where, (experiment,), first=order)

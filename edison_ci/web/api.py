@@ -1,4 +1,7 @@
-"""The HTTP interface of programs: plan, start, follow, steer and stop runs, and lease money.
+"""The HTTP interface of programs: list, plan, start, follow, steer and stop runs, lease money.
+
+A page of a list ends with the key of the next one, its last row: rows that are added meanwhile move
+nothing, so that a program that follows the keys gets each row once.
 
 A request has the token of a member; cookies do not count here, so no page can send one for its
 visitor. The role is read for each request. Errors are JSON with a code, a message and a hint.
@@ -11,13 +14,14 @@ import asyncio
 import json
 import re
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Response
 
-from edison_ci import feature
+from edison_ci import feature, ranges
 from edison_ci.access.site import Actor, Role
-from edison_ci.api.run_control import RunControl, steering_change
+from edison_ci.api.run_control import RunControl, budget_microusd, steering_change
 from edison_ci.api.run_start import (
     CannotStart,
     DispatchUnknown,
@@ -32,7 +36,10 @@ from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageE
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.resources import resource_folder
 from edison_ci.results.live_progress import steering_state
-from edison_ci.results.stored_runs import live_runs
+from edison_ci.results.run_lists import CellPage, RunPage, cells_page, runs_page
+from edison_ci.results.run_result import RunResult
+from edison_ci.results.scores import interval_json
+from edison_ci.results.stored_runs import current_run, live_runs
 from edison_ci.sanitize import json_text
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import authenticate, caller_key, current_site, header
@@ -52,8 +59,7 @@ MOST_BYTES = 65_536
 """Most bytes of a body."""
 PER_MINUTE = 120
 """Requests of a member."""
-_MOST_USD = 100_000
-_MOST_MICROUSD = 10**12
+_MOST_MICROUSD = round(ranges.BUDGET_USD[1] * 1e6)
 _limit = RateLimit(PER_MINUTE, time.monotonic)
 
 
@@ -82,6 +88,8 @@ class ApiRequest(NamedTuple):
     """The header Idempotency-Key."""
     settings: ServerSettings
     """Settings of the server."""
+    query: Mapping[str, str] = MappingProxyType({})
+    """What follows the question mark, each name once."""
 
     @property
     def offline(self) -> bool:
@@ -190,7 +198,78 @@ def _document(request: ApiRequest) -> tuple[int, dict[str, Any]]:
     return 200, {**whole, "paths": paths}
 
 
+_USUAL_ROWS = 50
+
+
+def page_size(request: ApiRequest) -> int:
+    """Return how many rows a page has; raises ApiError."""
+    least, most = ranges.PAGE_ROWS
+    text = request.query.get("limit", str(_USUAL_ROWS))
+    if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
+        raise ApiError(400, "invalid", f"limit is a whole number from {least} to {most}")
+    return int(text)
+
+
+def _runs(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    """Return runs, the newest first; trials of suggestions are left out."""
+    query, most = request.query, page_size(request)
+    refuse_unknown(query, {"experiment", "status", "after", "limit"})
+    status = query.get("status", "").upper()
+    wanted = RunPage(query.get("experiment", ""), status, query.get("after", ""), most + 1)
+    with live_runs(request.site) as stored:
+        try:
+            runs = runs_page(stored.connection, wanted)
+        except UsageError as error:
+            raise ApiError(404, "not_found", error.message, error.hint) from None
+        rows = [
+            _run_row(RunResult(stored.connection, current_run(stored.locks, run)))
+            for run in runs[:most]
+        ]
+    return 200, {"runs": rows, "next": rows[-1]["run_id"] if len(runs) > most else None}
+
+
+def _run_row(result: RunResult) -> dict[str, Any]:
+    run = result.run
+    return {
+        "run_id": run.id,
+        "experiment": run.experiment,
+        "trigger": run.trigger,
+        "status": run.status,
+        "verdict": run.verdict,
+        "stopped_by": run.stopped_by,
+        "moving": run.moving,
+        "simulated": run.simulated,
+        "partial": run.partial,
+        "composite": interval_json(result.overall.composite),
+        "pass_rate": interval_json(result.overall.pass_rate),
+        "cost_microusd": result.cost_microusd,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+    }
+
+
+def _results(request: ApiRequest) -> tuple[int, dict[str, Any]]:
+    """Return the cells of a run: each case with each prompt and model, by the name of the case."""
+    query, most = request.query, page_size(request)
+    refuse_unknown(query, {"status", "after", "limit"})
+    with live_runs(request.site) as stored:
+        try:
+            run = stored.find(request.path["run"])
+            wanted = CellPage(run.id, query.get("status", ""), query.get("after", ""), most + 1)
+            cells = cells_page(stored.connection, wanted)
+        except UsageError as error:
+            raise ApiError(404, "not_found", error.message, error.hint) from None
+    rows = [cell.as_json() for cell in cells[:most]]
+    return 200, {
+        "run_id": run.id,
+        "results": rows,
+        "next": rows[-1]["cell"] if len(cells) > most else None,
+    }
+
+
 ROUTES = (
+    ApiRoute("GET", "/runs", Role.VIEWER, "list runs", _runs),
+    ApiRoute("GET", "/runs/{run}/results", Role.VIEWER, "list results", _results),
     ApiRoute("GET", "/experiments/{experiment}/plan", Role.VIEWER, "plan", _plan),
     ApiRoute("POST", "/experiments/{experiment}/runs", Role.EDITOR, "start run", _start),
     ApiRoute("GET", "/runs/{run}", Role.VIEWER, "status", _status),
@@ -243,7 +322,7 @@ def refuse_unknown(body: Mapping[str, Any], fields: set[str]) -> None:
     unknown = sorted(set(body) - fields)
     if unknown:
         hint = f"it may have {', '.join(sorted(fields))}" if fields else "it takes no fields"
-        raise ApiError(400, "invalid", f"the body has an unknown field {unknown[0]!r}", hint)
+        raise ApiError(400, "invalid", f"the request has an unknown field {unknown[0]!r}", hint)
 
 
 def text_field(body: Mapping[str, Any], name: str) -> str:
@@ -258,10 +337,9 @@ def _budget(body: Mapping[str, Any]) -> int | None:
     value = body.get("budget_usd")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_USD:
-        message = f"budget_usd is more than 0 and at most {_MOST_USD:,}"
-        raise ApiError(400, "invalid", message)
-    return round(float(value) * 1_000_000)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ApiError(400, "invalid", "budget_usd is not a number")
+    return budget_microusd(value)
 
 
 def amount_field(body: Mapping[str, Any], name: str) -> int:
@@ -333,7 +411,8 @@ async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiReque
     key = header(request.scope, b"idempotency-key").strip()
     # A key belongs to a member: another one cannot learn of a run by guessing it.
     key = f"{actor.name}:{key}" if key else ""
-    return ApiRequest(site, actor, request.url_vars, body, key, settings)
+    query = {name: request.args.getlist(name)[-1] for name in request.args}
+    return ApiRequest(site, actor, request.url_vars, body, key, settings, query)
 
 
 async def authorize(

@@ -30,6 +30,7 @@ from tests.features.github.test_dispatch import with_workflow
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
+from tests.planted import Planted, plant
 from tests.timing import PATIENCE_S, poll
 from tests.web.conftest import in_browser
 from tests.web.test_browser import barriers_of
@@ -102,7 +103,7 @@ class Site:
 
 def _validate(method: str, path: str, reply: httpx.Response) -> None:
     """Fail if a reply is not what the published document says."""
-    parts = path.strip("/").split("/")
+    parts = path.partition("?")[0].strip("/").split("/")
     known = document()["paths"]
     for template, operations in known.items():
         names = template.strip("/").split("/")
@@ -306,10 +307,64 @@ WRONG_STARTS: list[tuple[Any, int, str]] = [
     (b"{}", 400, "'plan_hash' is missing"),
     ({"plan_hash": "0" * 64}, 409, "the plan of hello has changed since it was shown"),
     ({"plan_hash": "x", "more": 1}, 400, "unknown field 'more'"),
-    ({"plan_hash": "x", "budget_usd": -1}, 400, "budget_usd is more than 0"),
-    ({"plan_hash": "x", "budget_usd": True}, 400, "budget_usd is more than 0"),
+    ({"plan_hash": "x", "budget_usd": -1}, 400, "a budget is $0 to $1,000,000"),
+    (b'{"plan_hash": "x", "budget_usd": 1e999}', 400, "a budget is $0 to $1,000,000"),
+    (b'{"plan_hash": "x", "budget_usd": NaN}', 400, "a budget is $0 to $1,000,000"),
+    ({"plan_hash": "x", "budget_usd": True}, 400, "budget_usd is not a number"),
     (b'{"plan_hash": "' + b"x" * MOST_BYTES + b'"}', 413, "more than 65,536 bytes"),
 ]
+
+
+def test_runs_results_and_schedules_are_listed_page_by_page(
+    project: Folder, models: LoopbackServer
+) -> None:
+    schedules = "schedule:\n" + "".join(
+        f"  - {{name: {name}, cron: '0 9 * * *'}}\n" for name in ("a-day", "b-day", "c-day")
+    )
+    project.write("experiments/hello.yaml", f"{EXPERIMENT}\n{schedules}")
+    plant(
+        project,
+        *(
+            Planted(f"r{n}", f"2026-11-1{n}T09:00:00Z", {"small": [0.5, 0.7, 0.9]})
+            for n in range(5)
+        ),
+    )
+    with served(project, models, "--sign-in") as site:
+        seen: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            page = site.send("vi", "GET", f"/runs?experiment=hello&limit=2&after={after}").json()
+            seen += [run["run_id"] for run in page["runs"]]
+            after = page["next"]
+        assert seen == ["r4", "r3", "r2", "r1", "r0"]
+        first = site.send("vi", "GET", "/runs?limit=1").json()["runs"][0]
+        assert first["composite"]["estimate"] == pytest.approx(0.7)
+        assert site.send("vi", "GET", "/runs?status=paused").json() == {"runs": [], "next": None}
+        cells: list[str] = []
+        after = ""
+        while after is not None:
+            page = site.send("vi", "GET", f"/runs/r4/results?limit=2&after={after}").json()
+            cells += [f"{cell['case']} {cell['composite']}" for cell in page["results"]]
+            after = page["next"]
+        assert cells == ["c0 0.5", "c1 0.7", "c2 0.9"]
+        assert site.send("vi", "GET", "/runs/r4/results?status=error").json()["results"] == []
+        page = site.send("vi", "GET", "/schedules?limit=2").json()
+        assert [one["name"] for one in page["schedules"]] == ["a-day", "b-day"]
+        page = site.send("vi", "GET", f"/schedules?after={page['next']}").json()
+        assert [one["name"] for one in page["schedules"]] == ["c-day"]
+        assert page["scheduler"]["running"] is False
+        for path, status in (
+            ("/runs?limit=0", 400),
+            ("/runs?limit=201", 400),
+            ("/runs?order=best", 400),
+            ("/runs?after=nothing", 404),
+            ("/runs/nothing/results", 404),
+            ("/schedules?after=nothing", 404),
+        ):
+            assert site.send("vi", "GET", path).status_code == status, path
+        assert site.send("", "GET", "/runs").status_code == 401
+        site.folder.edit("edison.yaml", "  - {email: vi@example.org, role: viewer}\n", "")
+        assert site.send("vi", "GET", "/runs").status_code == 401, "the role is read each time"
 
 
 @pytest.mark.nightly

@@ -38,8 +38,10 @@ FEATURE = Feature(
     hooks={
         "alert_marks": "alert_page:alert_marks",
         "alerts": "alert_page:banner",
+        "api_routes": "schedule_api:api_routes",
         "command_ended": "notification_commands:deliver_briefly",
         "duties": "duties:duties_of",
+        "mail": "mail:mail_person",
         "notice": "notifications:notify",
         "production_sample": "production_trend:newest_sample",
         "production_trend": "production_trend:production_trend",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import secrets
 import smtplib
 import socket
 import ssl
@@ -20,6 +21,8 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from edison_ci import utc
+from edison_ci.access.job import key_environment
 from edison_ci.api.notices import about, lines_of
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError
@@ -29,8 +32,9 @@ from edison_ci.numeric import fixed
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from edison_ci.config.load import Project
     from edison_ci.config.sections import Smtp
 
 _TLS_PORT, _DEFAULT_PORT = 465, 587
@@ -83,6 +87,32 @@ async def send_mail(
         return await asyncio.to_thread(delivery.send, mail, address)
     finally:
         delivery.abort()  # a thread cannot be cancelled, but its connection can be closed
+
+
+def mail_person(project: Project, address: str, title: str, sentences: Sequence[str]) -> str | None:
+    """Send an e-mail by the first mail server of `notifications`; return why it failed, or ''.
+
+    None if no mail server is configured.
+    """
+    smtp = next((entry.smtp for entry in project.file.notifications if entry.smtp), None)
+    if smtp is None:
+        return None
+    message = {
+        "id": secrets.token_hex(16),
+        "at": utc.timestamp(utc.now()),
+        "title": title,
+        "sentences": sentences,
+        "notices": (),
+        "texts": (),
+        "project": project.file.project,
+        "experiment": None,
+        "run_id": None,
+    }
+    try:
+        asyncio.run(send_mail(smtp, address, message, key_environment(project)))
+    except DeliveryError as error:
+        return error.message
+    return ""
 
 
 def _mail(smtp: Smtp, address: str, message: Mapping[str, Any]) -> EmailMessage:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import utc
+from edison_ci import ranges, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import duties
 from edison_ci.cli import lookup, summary
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first, takes
+from edison_ci.cli.options import (
+    CliState,
+    EdisonCommand,
+    EdisonGroup,
+    NumberRange,
+    optional_first,
+    takes,
+)
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
 from edison_ci.config import sections
@@ -84,10 +91,7 @@ def list_schedules(state: CliState) -> None:
         site, [line.schedule for line in overview.schedules]
     )
     if terminal.json:
-        schedules = [
-            {**_schedule_json(scheduled.schedule, site.clock()), "last": _last_json(scheduled)}
-            for scheduled in overview.schedules
-        ]
+        schedules = [status.as_json(site.clock()) for status in overview.schedules]
         broken = [{"file": path, "message": problem.message} for path, problem in overview.broken]
         alive = record_json.fields_of(scheduler, "running", "seen_at", text="sentence")
         terminal.document({"schedules": schedules, "broken": broken, "scheduler": alive})
@@ -124,21 +128,6 @@ def _show_schedule(terminal: Terminal, status: schedule_files.ScheduleStatus) ->
         when = both_times(dt.datetime.fromisoformat(status.last.last_due_at))
         outcome = StyledText(status.outcome, color)
         terminal.result(f"    last  {when}: ", outcome, hang=10)
-
-
-def fire_json(fire: Fire) -> dict[str, Any]:
-    """Return how a time of a schedule ended, for a document."""
-    return record_json.fields_of(
-        fire,
-        *("experiment", "schedule", "due_at", "last_due_at", "fires", "state"),
-        *("run_id", "reason", "exit_code", "ended_at"),
-    )
-
-
-def _last_json(status: schedule_files.ScheduleStatus) -> dict[str, Any] | None:
-    if status.last is None:
-        return None
-    return {**fire_json(status.last), "verdict": status.verdict, "text": status.outcome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +193,7 @@ class NewSchedule:
 @click.option("--name", metavar="NAME", help="Name of the schedule; default: that of the preset.")
 @click.option(
     "--budget",
-    type=click.FloatRange(0.01, 10_000),
+    type=NumberRange(*ranges.RUN_USD),
     metavar="USD",
     help="Budget of each run in dollars; default: stop.budget_usd.",
 )
@@ -227,7 +216,7 @@ def add(state: CliState, new: NewSchedule) -> None:
     entry = new.entry()
     added = schedule_files.add_schedule(site, new.experiment, entry)
     if terminal.json:
-        terminal.document({"added": _schedule_json(added, site.clock())})
+        terminal.document({"added": added.as_json(site.clock())})
         return
     terminal.result(f"{added.full_name} added to {added.path}: {config_cron.in_words(entry.cron)}")
     _explain_times(terminal, added, site.clock())
@@ -274,7 +263,7 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
     scheduled = _find(schedule_files.read_schedules(site), names)
     schedule_files.remove_schedule(site, scheduled)
     if terminal.json:
-        terminal.document({"removed": _schedule_json(scheduled, site.clock())})
+        terminal.document({"removed": scheduled.as_json(site.clock())})
         return
     terminal.result(f"{scheduled.full_name} removed from {scheduled.path}")
 
@@ -315,7 +304,7 @@ def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None
     changed = schedule_files.enable_schedule(site, scheduled, to=to)
     again = _find(schedule_files.read_schedules(site), (scheduled.experiment, scheduled.name))
     if terminal.json:
-        terminal.document({"schedule": _schedule_json(again, site.clock()), "changed": changed})
+        terminal.document({"schedule": again.as_json(site.clock()), "changed": changed})
         return
     word = "enabled" if to else "disabled"
     terminal.result(
@@ -456,7 +445,7 @@ def _run_until_stopped(
 def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
     """Show how a run that was started now ended, and exit with its exit code."""
     if terminal.json:
-        terminal.document({"fire": fire_json(fire)})
+        terminal.document({"fire": schedule_files.fire_json(fire)})
     elif fire.run_id is not None:
         with stored_runs.open_runs(site) as runs:
             summary.show_run(terminal, runs.result(fire.run_id))
@@ -488,18 +477,3 @@ def both_times(time: dt.datetime) -> str:
         return f"{time:%Y-%m-%d %H:%M} UTC"
     day = "" if local.date() == time.date() else f"{local:%Y-%m-%d} "
     return f"{time:%Y-%m-%d %H:%M} UTC ({day}{local:%H:%M} local time)"
-
-
-def _schedule_json(scheduled: Scheduled, now: dt.datetime) -> dict[str, Any]:
-    coming = config_cron.next_fire(scheduled.entry.cron, now) if scheduled.active else None
-    return {
-        "experiment": scheduled.experiment,
-        "name": scheduled.name,
-        "file": scheduled.path,
-        "cron": scheduled.entry.cron,
-        "words": config_cron.in_words(scheduled.entry.cron),
-        "enabled": scheduled.entry.enabled,
-        "active": scheduled.active,
-        "budget_usd": scheduled.entry.budget_usd,
-        "next": None if coming is None else utc.timestamp(coming),
-    }

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
-from edison_ci.config.cron import next_fire
+from edison_ci.config.cron import in_words, next_fire
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree, read
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.record_json import fields_of
 from edison_ci.documents.yaml_edit import (
     edited,
     not_editable,
@@ -79,6 +81,21 @@ class Scheduled:
         """Whether it starts runs."""
         return self.entry.enabled and not self.archived
 
+    def as_json(self, now: dt.datetime) -> dict[str, Any]:
+        """Return it for a document, with its next time."""
+        coming = next_fire(self.entry.cron, now) if self.active else None
+        return {
+            "experiment": self.experiment,
+            "name": self.name,
+            "file": self.path,
+            "cron": self.entry.cron,
+            "words": in_words(self.entry.cron),
+            "enabled": self.entry.enabled,
+            "active": self.active,
+            "budget_usd": self.entry.budget_usd,
+            "next": None if coming is None else utc.timestamp(coming),
+        }
+
 
 class ScheduleFiles(NamedTuple):
     """The schedules of all experiments that can be read."""
@@ -90,14 +107,20 @@ class ScheduleFiles(NamedTuple):
     """Files that cannot be read, each with its first problem."""
 
 
-def read_schedules(site: Site) -> ScheduleFiles:
-    """Return the schedules of the project, and the experiment files that are not valid."""
+def read_schedules(site: Site, *, scheduled_only: bool = False) -> ScheduleFiles:
+    """Return the schedules of the project, and the experiment files that are not valid.
+
+    With `scheduled_only` files that do not even name the key are left out: parsing a thousand of
+    them takes a second.
+    """
     tree = WorkingTree(site.root)
     paths = ProjectFiles(tree).in_folder(site.file.paths.experiments, (".yaml", ".yml"))
     schedules: list[Scheduled] = []
     experiments: list[tuple[str, str]] = []
     broken: list[tuple[str, Problem]] = []
     for path in paths:
+        if scheduled_only and not _names_schedule(tree, path):
+            continue
         file, problem = read_experiment(tree, path)
         if problem is not None:
             broken.append((path, problem))
@@ -109,6 +132,13 @@ def read_schedules(site: Site) -> ScheduleFiles:
             for index, entry in enumerate(file.schedule)
         ]
     return ScheduleFiles(tuple(schedules), tuple(experiments), tuple(broken))
+
+
+def _names_schedule(tree: WorkingTree, path: str) -> bool:
+    try:
+        return b"schedule" in read(tree, path)
+    except Fault:
+        return True  # it is read again, and reported
 
 
 def read_experiment(tree: WorkingTree, path: str) -> tuple[ExperimentFile | None, Problem | None]:
@@ -204,6 +234,22 @@ class ScheduleStatus:
         """The result of its last time, in a few words."""
         return "" if self.last is None else fire_words(self.last, self.verdict)
 
+    def as_json(self, now: dt.datetime) -> dict[str, Any]:
+        """Return it for a document, with its last time."""
+        last = None
+        if self.last is not None:
+            last = {**fire_json(self.last), "verdict": self.verdict, "text": self.outcome}
+        return {**self.schedule.as_json(now), "last": last}
+
+
+def fire_json(fire: Fire) -> dict[str, Any]:
+    """Return how a time of a schedule ended, for a document."""
+    return fields_of(
+        fire,
+        *("experiment", "schedule", "due_at", "last_due_at", "fires", "state"),
+        *("run_id", "reason", "exit_code", "ended_at"),
+    )
+
 
 def fire_words(fire: Fire, verdict: str | None = None) -> str:
     """Return the result of a time of a schedule, in a few words."""
@@ -225,7 +271,7 @@ class ScheduleOverview:
 
 def schedule_overview(site: Site, *, history: int = 1) -> ScheduleOverview:
     """Return the schedules with their last and next times."""
-    files, now = read_schedules(site), site.clock()
+    files, now = read_schedules(site, scheduled_only=True), site.clock()
     if not site.results.exists():
         plain = tuple(
             ScheduleStatus(schedule, _coming(schedule, now)) for schedule in files.schedules

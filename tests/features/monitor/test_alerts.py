@@ -182,7 +182,7 @@ def test_a_mute_covers_a_condition_also_after_it_opens_again(site: Site, clock: 
     clock.move(2 * DAY)
     assert {e.state for e in overview(site).open} == {"open"}
     assert history(site)[2] == (
-        "ada@example.org muted drop of hello until 2027-06-03T00:00 UTC: moving."
+        "ada@example.org muted drop of hello until 2027-06-03 00:00 UTC: moving."
     )
 
 
