@@ -21,7 +21,7 @@ from edison_ci.access.site import Actor, Identity, Role, find_member
 from edison_ci.errors import UsageError
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit
-from edison_ci.store.auth import AuthFile, Password, Session, Token
+from edison_ci.store.auth import AuthFile, Invitation, Password, Session, Token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +41,11 @@ Cost = tuple[int, int, int]
 COST = (2**15, 8, 3)
 _FEWEST_DIFFERENT = 5
 _MEMORY = 64 * 1024 * 1024
+
+
+INVITATION = "/-/edison/sign-in/invitation"
+"""Path of the page on which invited people set their password."""
+_ASK_AGAIN = "ask an admin of the project for a new one"
 
 
 def refuse_weak(password: str, names: Sequence[str]) -> None:
@@ -214,6 +219,48 @@ class Accounts:
             self._write_down(self.site.entry(actor, "roles passwd", kept, after=done))
 
         return self.file.put_password(kept_hash, others, noted)
+
+    def invite(self, member: Member, days: int) -> tuple[Invitation, str]:
+        """Create a link by which a person sets their password; return it with its key.
+
+        They need not be a member yet; the link counts once they are one, with this role.
+        """
+        needed = Role.OWNER if member.role == "owner" else Role.ADMIN
+        name = sign_in_names(member)[0]
+        actor = self.site.require(needed, "roles invite", name)
+        key = secrets.token_urlsafe(32)
+        until = utc.timestamp(self.site.clock() + dt.timedelta(days=days))
+        invitation = Invitation(name, member.role, actor.name, until)
+        made = {"role": member.role, "expires_at": until}
+        entry = self.site.entry(actor, "roles invite", name, after=made)
+        self.file.put_invitation(invitation, _sha256(key), lambda _: self._write_down(entry))
+        return invitation, key
+
+    def invited(self, key: str) -> Member:
+        """Return the member whom the key of an invitation invites; raises UsageError."""
+        invitation = self.file.invitation(_sha256(key))
+        if invitation is None:
+            message, hint = "this invitation was used, or replaced by a newer one", _ASK_AGAIN
+        elif _over(invitation.expires_at, self.site.now()):
+            message = f"this invitation was valid until {utc.to_minute(invitation.expires_at)}"
+            hint = f"ask {invitation.invited_by} for a new one"
+        else:
+            member = self._member(invitation.name)
+            if member is not None and member.role == invitation.role:
+                return member
+            message = f"{invitation.name} is not a {invitation.role} of this project (yet)"
+            hint = "open the link again once the pull request of the invitation is merged"
+        raise UsageError(message, hint=hint)
+
+    def accept(self, key: str, password: str) -> Member:
+        """Set the password of an invited member; the invitation ends with it."""
+        member = self.invited(key)
+        refuse_weak(password, sign_in_names(member))
+        kept, *others = sign_in_names(member)
+        hashed = hash_password(kept, password, self.site.now(), cost=self.cost)
+        entry = self.site.entry(_actor(member), "accept invitation", kept)
+        self.file.put_password(hashed, others, lambda _: self._write_down(entry))
+        return member
 
     def new_token(self, name: str, *, label: str, days: int | None) -> tuple[Token, str]:
         """Create a token for a member; return it with its secret, which is not stored."""

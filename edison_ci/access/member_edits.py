@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.access.accounts import Accounts
+from edison_ci.access.accounts import Accounts, sign_in_names
 from edison_ci.access.site import Role, find_member
 from edison_ci.config.project import Member
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
@@ -51,6 +51,19 @@ def member_entry(member: Member) -> dict[str, Any]:
     return member.model_dump(exclude_none=True)
 
 
+def same_member(site: Site, member: Member) -> Member | None:
+    """Return the member of the file with one of the same names and this role; None without one."""
+    names = {str(name).casefold() for name in (member.github, member.email) if name}
+    return next(
+        (
+            one
+            for one in site.file.members
+            if one.role == member.role and names & {*sign_in_names(one)}
+        ),
+        None,
+    )
+
+
 def text_with_member(site: Site, member: Member) -> str:
     """Return edison.yaml with one more member; raises UsageError, ConfigError."""
     members = site.file.members
@@ -61,6 +74,20 @@ def text_with_member(site: Site, member: Member) -> str:
         )
     entry = member_entry(member)
     return _edited(site, lambda text: with_entry(text, "members", entry), [*members, member])
+
+
+def locks_out(site: Site, member: Member) -> str:
+    """Return what follows if a member is added to a project without any; empty if nothing.
+
+    Until then everyone is an owner: the first member takes that from all others.
+    """
+    caller, name = site.actor().identity, shown_name(member)
+    if site.file.members or member.role != "owner" or find_member(caller, [member]) is not None:
+        return ""
+    return (
+        f"{name} would be the only member, and you ({caller.display_name}) would have no role; "
+        f"only {name} could undo it here, or somebody who may push edison.yaml"
+    )
 
 
 def add_member(site: Site, member: Member) -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlsplit
 
 import click
 
+from edison_ci import feature, ranges, utc
+from edison_ci._dataclass import dataclass
 from edison_ci.access import accounts as site_accounts
 from edison_ci.access import member_edits
 from edison_ci.access import site as sites
 from edison_ci.cli import lookup
 from edison_ci.cli.groups import LazyGroup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config import project_files
 from edison_ci.config.project import Role as RoleName
 from edison_ci.documents import files
 from edison_ci.documents.record_json import fields_of
 from edison_ci.errors import UsageError
+from edison_ci.git.host import is_loopback
 from edison_ci.numeric import counted
 from edison_ci.proposals import context, file_proposal
 
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.access.accounts import MemberAccess
-    from edison_ci.store.auth import Token
+    from edison_ci.config.load import Project
+    from edison_ci.config.project import Member
+    from edison_ci.store.auth import Invitation, Token
 
 _ROLE = click.argument("role", type=click.Choice(get_args(RoleName)), metavar="ROLE")
 _EMAIL = click.option("--email", metavar="ADDRESS", help="Also the e-mail address of Git.")
@@ -61,18 +67,25 @@ def roles() -> None:
 @click.argument("name")
 @_ROLE
 @_EMAIL
+@click.option("--yes", is_flag=True, help="Do not ask whether somebody else is the first member.")
 @click.pass_obj
-def add(state: CliState, name: str, role: str, email: str | None) -> None:
+def add(state: CliState, name: str, role: str, email: str | None, yes: bool) -> None:
     """Add a member to edison.yaml.
 
     NAME is a GitHub login or an e-mail address, ROLE is viewer, reviewer, editor, admin or owner.
-    Comments and the rest of the file stay. Needs an admin; for an owner, an owner.
+    Comments and the rest of the file stay. Needs an admin; for an owner, an owner. Before a first
+    member who is not you it asks: you would have no role afterwards.
 
     Examples:
       edison roles add bob reviewer
       edison roles add bob reviewer --email bob@example.com
     """
     site, member = lookup.open_site(state), member_edits.new_member(name, role, email)
+    if not yes and (warning := member_edits.locks_out(site, member)):
+        if not sys.stdin.isatty() or state.json:
+            hint = "add yourself first, or run with --yes"
+            raise UsageError(f"nothing is written: {warning}", hint=hint)
+        click.confirm(f"{warning}. Add {member_edits.shown_name(member)}?", abort=True, err=True)
     member_edits.add_member(site, member)
     _told(
         state,
@@ -144,51 +157,139 @@ def transfer_(state: CliState, name: str) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class InviteRequest:
+    """The person to invite, and how."""
+
+    name: str
+    role: str
+    email: str | None
+    note: str
+    url: str | None
+    """Address of the pages; None to make no link."""
+    days: int
+
+
 @roles.command(cls=EdisonCommand)
 @click.argument("name")
 @_ROLE
 @_EMAIL
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the pull request.")
+@click.option(
+    "--url", metavar="ADDRESS", help="Address of the pages: also make a link to set a password."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(*ranges.INVITATION_DAYS),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="Days that the link is valid.",
+)
 @click.pass_obj
-def invite(state: CliState, name: str, role: str, email: str | None, note: str) -> None:
-    """Propose a member in a pull request.
+@takes(InviteRequest)
+def invite(state: CliState, request: InviteRequest) -> None:
+    """Propose a member in a pull request, and invite them to the pages.
 
     The branch edison/invite/NAME has one commit that adds the member to edison.yaml; with a token
     in GITHUB_TOKEN the pull request is opened, and its merge makes them a member. Your branch and
     files stay as they are. Needs an editor: who may approve it is decided by CODEOWNERS.
 
+    With --url the person gets a link by which they set their password, once and within --days. It
+    works from the merge on, for this role. If they have an e-mail address and `notifications` has a
+    mail server, it is sent to them; otherwise it is printed, for you to pass on. Needs an admin;
+    for an owner, an owner. A member is only sent a new link.
+
     Examples:
       edison roles invite bob reviewer --note "reviews the support prompts"
+      edison roles invite bob@example.com viewer --url https://edison.example.com
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    site, member = sites.open_site(project.root), member_edits.new_member(name, role, email)
-    actor = site.require(sites.Role.EDITOR, "roles invite", member_edits.shown_name(member))
+    site = sites.open_site(project.root)
+    member = member_edits.new_member(request.name, request.role, request.email)
+    base = None if request.url is None else _base_of(request.url)
+    present = member_edits.same_member(site, member)
+    document: dict[str, Any] = {"invited": member_edits.member_entry(present or member)}
+    lines: list[str] = []
+    made = None if base is None else _accounts(state).invite(present or member, request.days)
+    if present is None or base is None:
+        done = _proposed(state, project, site, member, request.note)
+        pull, lines = done.result.pull_request, [line.replace("`", "") for line in done.notes]
+        document |= {
+            "branch": done.result.branch,
+            "pull_request": None if pull is None else pull.url,
+        }
+    link = None
+    if made is not None:
+        invitation, key = made
+        link = f"{base}{site_accounts.INVITATION}?key={key}"
+        document |= {"link_expires_at": invitation.expires_at}
+        lines.append(_sent(state, project, present or member, invitation, link))
+    if terminal.json:
+        if link is not None:
+            document |= {"link": link}
+        whole = {"schema_version": SCHEMA_VERSION, **document}
+        terminal.raw(json.dumps(whole, indent=2))  # every other output redacts keys
+        return
+    for text in lines:
+        terminal.result(text)
+    if link is not None:
+        terminal.raw(link)
+
+
+def _base_of(url: str) -> str:
+    """Return the address of the pages; raises UsageError if a link to it would be unsafe."""
+    parts = urlsplit(url)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    if not safe or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise UsageError(f"{url!r} is not the address of the pages", hint="write https://HOST")
+    return url.rstrip("/")
+
+
+def _proposed(
+    state: CliState, project: Project, site: sites.Site, member: Member, note: str
+) -> file_proposal.Proposed:
+    """Propose a member in a pull request."""
+    shown = member_edits.shown_name(member)
+    actor = site.require(sites.Role.EDITOR, "roles invite", shown)
     text = member_edits.text_with_member(site, member)
     review = context.ReviewContext.of(project, offline=state.offline, actor=actor)
-    label = "".join(letter if letter.isalnum() else "-" for letter in name.casefold()).strip("-")
+    label = "".join(letter if letter.isalnum() else "-" for letter in shown.casefold()).strip("-")
     about = file_proposal.ChangeText(
         f"edison/invite/{label}",
-        f"Add {member_edits.shown_name(member)} as {role}",
-        " ".join(note.split()) or f"{actor.name} invites {member_edits.shown_name(member)}.",
+        f"Add {shown} as {member.role}",
+        " ".join(note.split()) or f"{actor.name} invites {shown}.",
         actor.name,
-        ending=f"Proposed by {actor.name}. A merge makes {member_edits.shown_name(member)} a "
+        ending=f"Proposed by {actor.name}. A merge makes {shown} a "
         "member with this role. Afterwards update CODEOWNERS: `edison roles sync`.",
     )
     before = files.read(files.WorkingTree(project.root), project_files.PROJECT)
     done = file_proposal.propose_file(
         review, project_files.PROJECT, before=before, after=text.encode("utf-8"), about=about
     )
-    pull = done.result.pull_request
     after = {**member_edits.member_entry(member), "branch": done.result.branch}
-    site.note(site.entry(actor, "roles invite", member_edits.shown_name(member), after=after))
-    if terminal.json:
-        proposed = {
-            "branch": done.result.branch,
-            "pull_request": None if pull is None else pull.url,
-        }
-        terminal.document({"invited": member_edits.member_entry(member), **proposed})
-    for line in done.notes:
-        terminal.result(line.replace("`", ""))
+    site.note(site.entry(actor, "roles invite", shown, after=after))
+    return done
+
+
+def _sent(
+    state: CliState, project: Project, member: Member, invitation: Invitation, link: str
+) -> str:
+    """Send the link to the person, if possible; return what they know, and what to do."""
+    until, name = utc.to_minute(invitation.expires_at), member_edits.shown_name(member)
+    failed: str | None = None
+    if member.email is not None and not state.offline:
+        title = f"You are invited to {project.file.project} as {member.role}"
+        sentences = [
+            f"{invitation.invited_by} invites you to the pages of {project.file.project}.",
+            f"Set your password here, until {until}: {link}",
+            "The link works once, and only after the invitation was approved.",
+        ]
+        failed = feature.ask("mail", project, member.email, title, sentences)
+        if failed == "":
+            return f"{member.email} was sent this link; it works once, until {until}:"
+    why = f"not sent: {failed}; " if failed else ""
+    return f"{why}pass this link on to {name}; it works once, until {until}:"
 
 
 def _told(state: CliState, sentence: str, document: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ with salt, of tokens and sessions only the SHA-256 of 256 random bits is stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.store.database import marks
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     _Noted = Callable[[int], object]
 
 AUTH_ID = 0x45444155  # "EDAU"
-_VERSION = 1
+_VERSION = 2
+_INVITATION = """
+create table invitation (                   -- links by which people set their first password
+  sha256     blob primary key,              -- of the key in the link
+  name       text not null unique,
+  role       text not null,                 -- for which it was made; it is void for another one
+  invited_by text not null,
+  expires_at text not null
+) strict, without rowid"""
 _SCHEMA = """
 create table password (                     -- one for each person
   name       text primary key,              -- login or e-mail address of a member, in lower case
@@ -102,11 +110,25 @@ class Session:
     address: str
 
 
+class Invitation(NamedTuple):
+    """A link by which a person sets their first password, once."""
+
+    name: str
+    role: str
+    invited_by: str
+    expires_at: str
+
+
 class AuthFile(PrivateFile):
     """The file of one project."""
 
     layout = FileLayout(
-        AUTH_ID, _VERSION, _SCHEMA, "an account file", "then set passwords and tokens again"
+        AUTH_ID,
+        _VERSION,
+        f"{_SCHEMA.rstrip().rstrip(';')};{_INVITATION};\n",
+        "an account file",
+        "then set passwords and tokens again",
+        {1: _INVITATION},
     )
 
     # What gives or takes access calls `noted` before it takes effect, for a row of the audit: a
@@ -120,6 +142,7 @@ class AuthFile(PrivateFile):
         with self.writing() as connection:
             for name in {password.name, *also}:
                 connection.execute("delete from password where name = ?", (name,))
+                connection.execute("delete from invitation where name = ?", (name,))
             ended = _end_sessions(connection, [password.name, *also])
             cost = ",".join(map(str, password.cost))
             row = (password.name, password.hash, password.salt, cost, password.changed_at)
@@ -149,6 +172,20 @@ class AuthFile(PrivateFile):
         with self.writing() as connection:
             connection.execute("insert into token values (?, ?, ?, ?, ?, ?, null)", row)
             noted(0)
+
+    def put_invitation(self, invitation: Invitation, sha256: bytes, noted: _Noted) -> None:
+        """Keep an invitation in place of an earlier one of the same person."""
+        with self.writing() as connection:
+            connection.execute("delete from invitation where name = ?", (invitation.name,))
+            connection.execute("insert into invitation values (?, ?, ?, ?, ?)",
+                               (sha256, *invitation))  # fmt: skip
+            noted(0)
+
+    def invitation(self, sha256: bytes) -> Invitation | None:
+        """Return an invitation by the hash of its key."""
+        columns = "name, role, invited_by, expires_at"
+        rows = self.rows(f"select {columns} from invitation where sha256 = ?", [sha256])
+        return Invitation(*rows[0]) if rows else None
 
     def token(self, sha256: bytes) -> Token | None:
         """Return a token by its hash."""
@@ -196,7 +233,7 @@ class AuthFile(PrivateFile):
     def drop(self, names: Sequence[str], noted: _Noted) -> None:
         """Forget the tokens, password, account and sessions of a person."""
         with self.writing() as connection:
-            for table in ("token", "password", "account", "session"):
+            for table in ("token", "password", "account", "session", "invitation"):
                 sql = f"delete from {table} where name in ({marks(names)})"
                 connection.execute(sql, [*names])
             noted(0)

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from edison_ci.documents.files import make_folder
@@ -17,7 +18,7 @@ from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.database import store_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _PATIENCE_S = 10.0
@@ -33,6 +34,8 @@ class FileLayout(NamedTuple):
     """What it is, with its article."""
     after_removal: str
     """What to do after a file that cannot be used was removed."""
+    upgrades: Mapping[int, str] = MappingProxyType({})
+    """What a file of an earlier version lacks."""
 
 
 class PrivateFile:
@@ -85,7 +88,10 @@ class PrivateFile:
         connection.execute("begin immediate")
         (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
         (version,) = connection.execute("pragma user_version").fetchone()
-        if version != layout.version:
+        if version in layout.upgrades and owner == layout.application_id:
+            connection.execute(layout.upgrades[version])
+            connection.execute(f"pragma user_version = {layout.version}")
+        elif version != layout.version:
             if tables or version:
                 raise UsageError(
                     f"{self.path} is not {layout.name} of this version",

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from datasette import NotFound, Response
 
 from edison_ci import feature, utc
+from edison_ci.access.accounts import INVITATION
 from edison_ci.access.site import Role
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.feature import FormEntry, PageEntry
-from edison_ci.results.stored_runs import is_current, one_state
+from edison_ci.results.stored_runs import is_current, one_state, timed
 from edison_ci.sanitize import json_text
 from edison_ci.web.api import api_routes
 from edison_ci.web.databases import memory_of, results_databases, settings_of
@@ -38,7 +39,7 @@ from edison_ci.web.page_context import (
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.requests import args_of, links_to, requested_database
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
-from edison_ci.web.sign_in import end_github, sign_in, sign_out, start_github, you
+from edison_ci.web.sign_in import end_github, invitation, sign_in, sign_out, start_github, you
 from edison_ci.web.streams import export, run_events, try_events
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     views += [(post.pattern, form_view(post)) for post in all_forms()]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         views += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
+        views.append((f"^{INVITATION}$", invitation))
         if settings.access.github is not None:
             views += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
     views += [(route.pattern, _view(route)) for route in all_pages()]
@@ -196,7 +198,7 @@ async def _respond(datasette: Any, request: Any, route: Route) -> Any:
             if not route.any_version and not is_current(connection):
                 return Page("other_version", "Results of another version")
             context = PageContext(
-                connection=connection,
+                connection=timed(connection),
                 path=dict(request.url_vars),
                 args=args_of(request),
                 links=links,

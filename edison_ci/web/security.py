@@ -165,7 +165,7 @@ _FOR_MEMBERS = re.compile(
 _API = f"{PREFIX}/api/"
 """Beginning of the addresses of the HTTP interface, whose errors are JSON."""
 _OPEN = re.compile(
-    rf"{PREFIX}/(?:sign-in(?:/github(?:/callback)?)?|health|ready|static/[a-z.]+|api/.*)"
+    rf"{PREFIX}/(?:sign-in(?:/github(?:/callback)?|/invitation)?|health|ready|static/[a-z.]+|api/.*)"
 )
 """Paths without sign-in: no results, only the overall health, and what asks for a token itself."""
 _PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")

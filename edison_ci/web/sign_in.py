@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 from datasette import Response
 
 from edison_ci import utc
-from edison_ci.access.accounts import Accounts, SignInFailure
+from edison_ci.access.accounts import SHORTEST, Accounts, SignInFailure, sign_in_names
 from edison_ci.access.github_oauth import SignInAttempt
 from edison_ci.access.site import find_member
 from edison_ci.documents.decoding import decode_base64url, encode_base64url
@@ -228,6 +228,35 @@ async def sign_out(datasette: Any, request: Any) -> Any:
     everywhere = form.flag("everywhere")
     await asyncio.to_thread(accounts.sign_out, actor, cookie, everywhere=everywhere)
     return _redirect(datasette.urls.path(SIGN_IN), _cookie(settings, None))
+
+
+async def invitation(datasette: Any, request: Any) -> Any:
+    """Show the form in which an invited member sets a password, or set it."""
+    settings, links = _settings(datasette), _links(datasette)
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
+    values = {"key": request.args.get("key") or ""}
+    try:
+        if request.method == "POST":
+            form = await form_of(request)
+            values["key"], password = form.raw("key"), form.raw("password")
+            await asyncio.to_thread(accounts.invited, values["key"])
+            if password != form.raw("again"):
+                values["wrong"] = "The two passwords differ."
+            else:
+                async with _AT_ONCE:
+                    await asyncio.to_thread(accounts.accept, values["key"], password)
+                return _redirect(datasette.urls.path(SIGN_IN))
+        member = await asyncio.to_thread(accounts.invited, values["key"])
+    except EdisonError as error:
+        try:
+            member = await asyncio.to_thread(accounts.invited, values["key"])
+        except EdisonError:
+            return await render_error(datasette, request, links, error)
+        values["wrong"] = f"{error.message[:1].upper()}{error.message[1:]}: {error.hint}."
+    values |= {"name": sign_in_names(member)[0], "role": member.role, "shortest": str(SHORTEST)}
+    page = Page("invitation", "Set your password", {"form": values, "bare": True})
+    status = 403 if "wrong" in values else 200
+    return await render_page(datasette, request, links, page, status)
 
 
 async def you(datasette: Any, request: Any) -> Any:

@@ -398,3 +398,37 @@ def test_passwords_are_hashed_slowly_with_salt_and_their_cost() -> None:
     assert first.hash != second.hash
     assert not verify_password("passwort of twelve", first)
     assert not verify_password("anything", None, cost=CHEAP)
+
+
+def test_a_file_of_the_version_before_gets_its_new_table(world: World) -> None:
+    accounts = world.accounts
+    accounts.set_password("ada@example.com", PASSWORD)
+    with closing(sqlite3.connect(world.root / AUTH_FILE)) as connection:
+        connection.executescript("drop table invitation; pragma user_version = 1")
+    member = accounts.member("ada@example.com")
+    _, key = accounts.invite(member, days=1)
+    assert accounts.invited(key) == member
+    assert accounts.access_of(member).password_since is not None, "nothing is lost"
+
+
+def test_an_invitation_sets_a_password_once_and_in_time(world: World) -> None:
+    member = world.accounts.member("bob")
+    _, key = world.accounts.invite(member, days=7)
+    world.now += dt.timedelta(days=7, minutes=-1)
+    with pytest.raises(UsageError, match="at least 12 characters"):
+        world.accounts.accept(key, "short")
+    assert world.accounts.accept(key, PASSWORD) == member
+    assert isinstance(world.accounts.sign_in("bob", PASSWORD, address="127.0.0.1"), SignInSuccess)
+    with pytest.raises(UsageError, match="was used"):
+        world.accounts.accept(key, f"{PASSWORD} again")
+    _, late = world.accounts.invite(member, days=7)
+    world.now += dt.timedelta(days=7, minutes=1)
+    with pytest.raises(UsageError, match="this invitation was valid until 20"):
+        world.accounts.accept(late, PASSWORD)
+
+
+def test_an_invitation_is_void_for_another_role(world: World) -> None:
+    _, key = world.accounts.invite(world.accounts.member("bob"), days=7)
+    world.members(MEMBERS.replace("role: reviewer", "role: owner"))
+    with pytest.raises(UsageError, match="is not a reviewer of this project"):
+        world.accounts.accept(key, PASSWORD)

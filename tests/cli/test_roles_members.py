@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.accounts import Accounts
 from edison_ci.access.site import open_site
+from edison_ci.errors import UsageError
+from tests.features.monitor.mailbox import mailbox
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -123,6 +128,37 @@ def test_the_first_member_is_an_owner(edison: Edison, repo: Folder) -> None:
     assert roles(repo) == {"ada@example.org": "owner", "bob": "viewer"}
 
 
+def test_a_first_member_who_is_somebody_else_takes_a_yes(edison: Edison, repo: Folder) -> None:
+    before = repo.read("edison.yaml")
+    done = edison(repo, "roles", "add", "bob", "owner")
+    assert done.code == 2
+    assert (
+        "nothing is written: bob would be the only member, and you (ada@example.org) would have no "
+        "role; only bob could undo it here"
+    ) in " ".join(done.err.split())
+    assert "--yes" in done.err
+    assert repo.read("edison.yaml") == before
+    assert edison(repo, "roles", "add", "bob", "owner", "--yes").code == 0
+    assert roles(repo) == {"bob": "owner"}
+    assert edison(repo, "roles", "add", "cy", "owner").code == 2, "bob has to do it now"
+
+
+def test_the_question_before_a_first_member_can_be_denied(
+    edison: Edison, repo: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = repo.read("edison.yaml")
+
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
+    done = edison(repo, "roles", "add", "bob", "owner")
+    assert done.code != 0
+    assert "Add bob? [y/N]" in done.err
+    assert repo.read("edison.yaml") == before
+
+
 def test_enough_reviewers_stay_for_the_approvals(edison: Edison, people: Folder) -> None:
     people.edit("edison.yaml", "members:", "settings: {approvals: 3}\nmembers:")
     done = edison(people, "roles", "set", "bob", "viewer")
@@ -151,3 +187,72 @@ def test_an_invitation_is_a_pull_request(
     as_(people, "bob@users.noreply.github.com")
     done = edison(people, "roles", "invite", "mallory", "owner")
     assert (done.code, "roles invite needs an editor" in done.err) == (2, True)
+
+
+def test_an_invitation_with_a_link_is_printed_where_no_mail_can_be_sent(
+    edison: Edison, people: Folder
+) -> None:
+    site = ("--url", "https://edison.example.org/")
+    done = edison(people, "roles", "invite", "eve", "viewer", *site, "--days", "3")
+    assert done.code == 0, done.all
+    *lines, link = done.out.splitlines()
+    assert lines[-1].startswith("pass this link on to eve; it works once, until 20")
+    assert link.startswith("https://edison.example.org/-/edison/sign-in/invitation?key=")
+    accounts = Accounts(open_site(people.path), cost=(2, 8, 1))
+    key = link.partition("=")[2]
+    with pytest.raises(UsageError, match="eve is not a viewer of this project"):
+        accounts.invited(key)
+    people.edit("edison.yaml", MEMBERS, f"{MEMBERS}  - {{github: eve, role: viewer}}\n")
+    accounts = Accounts(open_site(people.path), cost=(2, 8, 1))
+    assert accounts.invited(key).github == "eve"
+    again = json.loads(edison(people, "roles", "invite", "eve", "viewer", *site, "--json").out)
+    assert "branch" not in again, "she is a member already"
+    with pytest.raises(UsageError, match="was used, or replaced by a newer one"):
+        accounts.invited(key)
+    newer = again["link"].partition("=")[2]
+    assert accounts.invited(newer).github == "eve"
+    assert newer not in (people.path / ".edison/auth.db").read_bytes().decode("latin-1")
+
+
+def test_an_invited_person_with_an_address_gets_a_mail(
+    edison: Edison, people: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mailbox() as box:
+        monkeypatch.setenv("MAIL_HOST", f"127.0.0.1:{box.port}")
+        people.edit(
+            "edison.yaml",
+            "members:",
+            "notifications:\n  - name: mail\n    on: [alert]\n    smtp: {host_env: MAIL_HOST, "
+            "from: edison@example.org, to: [ops@example.org], starttls: false}\nmembers:",
+        )
+        people.edit("edison.yaml", "{email: cy@example.org, role: admin}",
+                    "{email: cy@example.org, role: viewer}")  # fmt: skip
+        words = ("cy@example.org", "viewer", "--url", "https://edison.example.org")
+        done = edison(people, "roles", "invite", *words)
+        assert done.code == 0, done.all
+        assert "cy@example.org was sent this link; it works once, until 20" in done.out
+        (mail,) = box.mails
+        assert mail["To"] == "cy@example.org"
+        assert done.out.splitlines()[-1] in mail.get_content().replace("\n", " ")
+        offline = edison(people, "roles", "invite", *words, "--offline")
+        assert "pass this link on to cy@example.org" in offline.out
+        assert len(box.mails) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://edison.example.org", "edison.example.org", "https://a@b.org", "https://b.org?x"]
+)
+def test_a_link_to_an_unsafe_address_is_not_made(edison: Edison, people: Folder, url: str) -> None:
+    done = edison(people, "roles", "invite", "eve", "viewer", "--url", url)
+    assert (done.code, "is not the address of the pages" in done.err) == (2, True)
+    assert not (people.path / ".edison/auth.db").exists()
+
+
+def test_who_proposes_without_being_an_admin_makes_no_link(edison: Edison, people: Folder) -> None:
+    people.edit("edison.yaml", 'role: "reviewer"', "role: editor")
+    as_(people, "bob@users.noreply.github.com")
+    site = ("--url", "https://edison.example.org")
+    done = edison(people, "roles", "invite", "eve", "viewer", *site)
+    assert done.code == 2
+    assert "roles invite needs an admin" in done.err
+    assert not (people.path / ".edison/auth.db").exists()

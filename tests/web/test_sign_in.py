@@ -499,3 +499,28 @@ async def test_datasette_itself_says_no_too(tmp_path: Path) -> None:
     viewer = {"id": "vi", "edison_role": "viewer"}
     assert await datasette.permission_allowed(viewer, "view-instance") is True
     assert await datasette.permission_allowed(viewer, "view-database-download", "results") is False
+
+
+def test_an_invited_person_sets_a_password_and_signs_in(house: House) -> None:
+    accounts = house.accounts
+    _, key = accounts.invite(accounts.member("rex"), days=7)
+    address = "/-/edison/sign-in/invitation"
+    with house.browser() as client:
+        assert client.get(f"{address}?key=wrong").status_code == 400
+        page = client.get(f"{address}?key={key}")
+        assert page.status_code == 200
+        assert "You are invited as reviewer." in page.text
+        assert not any(secret in page.text for secret in SECRETS)
+        form = {"key": key, **token_of(page.text)}
+        differ = client.post(address, data={**form, "password": "one two three four", "again": "x"})
+        assert (differ.status_code, "The two passwords differ." in differ.text) == (403, True)
+        weak = client.post(address, data={**form, "password": "short", "again": "short"})
+        assert "A password needs at least 12 characters" in weak.text
+        new = "another correct horse battery"
+        done = client.post(address, data={**form, "password": new, "again": new})
+        assert (done.status_code, done.headers["location"]) == (303, "/-/edison/sign-in")
+        assert house.send(client, name="rex", password=new).status_code == 303
+        again = client.post(address, data={**form, "password": new, "again": new})
+        assert (again.status_code, "was used" in again.text) == (400, True)
+    accounts.set_password("rex", PASSWORD)
+    assert ("rex", "web", "accept invitation", "rex") in [row[:4] for row in house.audit()]
