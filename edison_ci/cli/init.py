@@ -30,6 +30,7 @@ from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
+    from edison_ci.config.models import Model
     from edison_ci.config.sections import Notification
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
@@ -154,8 +155,11 @@ def _show_next(terminal: Terminal, target: Path) -> None:
         terminal.note(f"  cd {os.path.relpath(target)}")
     terminal.note("  edison validate     check every file")
     terminal.note("  edison plan         show what a run would do and cost")
-    terminal.note("  edison run          evaluate, offline for now")
-    terminal.note("  edison models add openai/gpt-5-mini    for the first real model")
+    if all(model.simulated for model in _models(target)):
+        terminal.note("  edison run          evaluate, offline for now")
+        terminal.note("  edison models add openai/gpt-5-mini    for the first real model")
+    else:
+        terminal.note("  edison run          evaluate, with calls to the models of models.yaml")
 
 
 def _show_github_steps(terminal: Terminal, choice: WorkflowChoice) -> None:
@@ -166,7 +170,7 @@ def _show_github_steps(terminal: Terminal, choice: WorkflowChoice) -> None:
     for name in notification_secrets(choice.notifications):
         terminal.note(f"  gh secret set {name}  notifications of scheduled runs need it")
     if not variables.secrets:
-        terminal.note("  no secret is needed: models.yaml names no key yet")
+        terminal.note("  no secret is needed: no model in models.yaml names a key")
     terminal.note("  git add .github     and commit: later pull requests are evaluated")
 
 
@@ -242,11 +246,16 @@ def _create(wizard: Any, target: Path) -> _WrittenFiles:
 
 
 def _variables(target: Path) -> Variables:
-    """Return what the valid models of the project need, even if other files have errors."""
+    """Return what the models of the project need."""
+    secrets = project_files.ProjectFiles(document_files.WorkingTree(target)).secrets()
+    return Variables.of(_models(target), secrets)
+
+
+def _models(target: Path) -> list[Model]:
+    """Return the valid models of the project, even if other files have errors."""
     files = project_files.ProjectFiles(document_files.WorkingTree(target))
     header = files.project() or files.valid_project()
-    models = files.models(header.paths.models).values() if header is not None else ()
-    return Variables.of(models, files.secrets())
+    return [] if header is None else [*files.models(header.paths.models).values()]
 
 
 def _notifications(target: Path) -> tuple[Notification, ...]:

@@ -52,6 +52,20 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
     )
 
 
+def test_with_real_models_the_next_steps_say_what_is_true_there(
+    edison: Edison, folder: Folder
+) -> None:
+    assert edison(folder, "init").code == 0
+    models = folder.read("models.yaml")
+    keyless = "small: {provider: ollama, model: m, base_url: 'http://localhost:1/v1', price: free}"
+    folder.write("models.yaml", models.replace("small: {provider: sim, model: small}", keyless))
+    done = edison(folder, "init", "--github")
+    assert "edison run          evaluate, with calls to the models of models.yaml\n" in done.err
+    assert "no secret is needed: no model in models.yaml names a key\n" in done.err
+    assert "offline" not in done.err
+    assert "first real model" not in done.err
+
+
 COMMENTED = re.compile(r"# (?!yaml-)( *(?:- )?[a-z_][a-z0-9_-]*:(?: .*)?)")
 
 
@@ -142,7 +156,7 @@ def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Fold
     done = edison(folder, "init", "prompts/support", "--github", "--workflow", "push")
     assert done.code == 0
     assert "  wrote ../../.github/workflows/edison.yml\n" in done.out
-    assert "  no secret is needed: models.yaml names no key yet\n" in done.err
+    assert "  no secret is needed: no model in models.yaml names a key\n" in done.err
     assert 'branches: ["trunk"]' in folder.read(".github/workflows/edison-push.yml")
     assert 'PROJECT: "prompts/support" #' in folder.read(".github/workflows/edison.yml")
     assert (folder.path / "prompts/support/edison.yaml").is_file()
