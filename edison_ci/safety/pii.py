@@ -50,6 +50,9 @@ UnionPay, Maestro."""
 _LETTERS = {ord(letter): str(int(letter, 36)) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _NO_COUNTRY = ("0", "28", "83", "89")
 """Prefixes of no country code."""
+_FICTION = "555"
+"""Area code of numbers in films and examples."""
+_BEFORE = 40
 _NEVER_ISSUED = frozenset({"078051120", "219099999"})
 """Social security numbers that were printed in advertisements."""
 
@@ -140,16 +143,24 @@ _PLUS = re.compile(_APART + r"(?:\+|00(?=[1-9]))[ ]?\(?[1-9](?:[ ()./\-]{0,2}[0-
 _SHORTEST_AFTER_00 = 10
 """Fewer digits after 00 are more often an item number than a telephone number."""
 _AMERICAN = re.compile(
-    _APART
-    + r"(?:1[ .\-])?(?:\([0-9]{3}\) ?|[0-9]{3}[ .\-])[0-9]{3}[ .\-][0-9]{4}(?![0-9A-Za-z\-/])"
+    _APART + r"(?:\+1[ .\-]?|1[ .\-])?(?:\([0-9]{3}\)[ \-]?|[0-9]{3}[ .\-/])[0-9]{3}[ .\-][0-9]{4}"
+    r"(?: ?(?:x|ext\.?|extension) ?[0-9]{1,6})?(?![0-9A-Za-z\-/])"
 )
+_AMERICAN_IN_ONE = re.compile(_APART + r"\+1 ?[0-9]{10}(?![0-9A-Za-z])")
+_NUMBERED = re.compile(
+    r"(?i)(?:\b(?:orders?|invoices?|items?|parts?|parcels?|tickets?|cases?|lots?|batch(?:es)?|serials?|models?"
+    r"|sku|isbn|issn|ref(?:erence)?s?|bestellung|rechnung|artikel|auftrag|commande|facture|pedido"
+    r"|factura|ordine|fattura)(?:[ \-]?(?:no|nr|number|nummer|num|id|code))?[ .:#\-]{0,4}|#)$"
+)
+"""Words before a number that is none of a telephone, whatever its form."""
 _NATIONAL = re.compile(
     _APART + r"\(?0[1-9][0-9]{0,4}\)?[ /\-.][0-9](?:[ \-.]?[0-9]){5,11}(?![0-9A-Za-z])"
 )
 _CALLED = re.compile(
     r"(?i)\b(?:tel|telefon|telephone|phone|mobile|mobil|handy|cell|fax|call|ring|text|dial|sms|"
     r"whatsapp|anruf|rufen|erreichbar|appel|telefono|movil|m\u00f3vil|celular|cellulare|llam|chiam|"
-    r"lig|fone)[a-z\u00e0-\u00ff]{0,8}\b[^0-9\n]{0,20}([0-9]{10,11})(?![0-9A-Za-z\-/]|\.[0-9])"
+    r"lig|fone)[a-z\u00e0-\u00ff]{0,8}\b[^0-9\n]{0,20}([0-9]{10,11}|555[ .\-]?[0-9]{4})"
+    r"(?![0-9A-Za-z\-/]|\.[0-9])"
 )
 """Digits without a gap are a telephone number only after a word that says so."""
 _DATE = re.compile(r"[0-9]{2}([./\-])[0-9]{2}\1[0-9]{2,4}(?![0-9])")
@@ -222,37 +233,62 @@ def _emails(text: str) -> Iterator[PiiMatch]:
 
 
 def _phones(text: str) -> Iterator[PiiMatch]:
+    places = set[tuple[int, int]]()
     for pattern, valid in _PHONES:
         for match in pattern.finditer(text):
-            if valid(match.group()):
+            if match.span() not in places and valid(match):
+                places.add(match.span())
                 yield PiiMatch("phone", *match.span())
     for match in _CALLED.finditer(text):
         digits = match[1]
-        if is_north_american(digits[-10:]) or (digits[0] == "0" and digits[1] != "0"):
+        american = is_north_american(digits[-10:]) or digits[-10:].startswith(_FICTION)
+        if american or (digits[0] == "0" and digits[1] != "0"):
             yield PiiMatch("phone", *match.span(1))
 
 
-def _plus(candidate: str) -> bool:
+def _plus(match: re.Match[str]) -> bool:
+    candidate = match.group()
     digits = _digits(candidate)
     if candidate[0] == "+":
         return is_international(digits)
     return len(digits) >= _SHORTEST_AFTER_00 + 2 and is_international(digits.removeprefix("00"))
 
 
-def _american(candidate: str) -> bool:
+def _american(match: re.Match[str]) -> bool:
+    """Whether it is in assigned ranges, or is written as only telephone numbers are.
+
+    People also write numbers that are never issued, such as 555-123-4567, as examples and instead
+    of their own.
+    """
+    candidate = re.split("[xe]", match.group(), maxsplit=1)[0].strip()
     digits = _digits(candidate)
-    return is_north_american(digits[1:] if len(digits) == 11 else digits)
+    national = digits[-10:]
+    if is_north_american(national):
+        return True
+    if national[0] == "0" or all(group.endswith("00") for group in (national[:3], national[3:6])):
+        return False
+    if candidate.startswith("+") or len(digits) == 11 or national.startswith(_FICTION):
+        return True
+    separators = re.sub("[0-9]", "", candidate)
+    before = match.string[max(0, match.start() - _BEFORE) : match.start()]
+    return separators.strip() != "" and _NUMBERED.search(before) is None
 
 
-def _national(candidate: str) -> bool:
+def _in_one(match: re.Match[str]) -> bool:
+    return match.group().lstrip("+1 ")[:1] != "0"
+
+
+def _national(match: re.Match[str]) -> bool:
+    candidate = match.group()
     if _DATE.match(candidate.lstrip("(")) or _SSN.fullmatch(candidate):
         return False
     return 9 <= len(_digits(candidate)) <= 12
 
 
-_PHONES: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
+_PHONES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_PLUS, _plus),
     (_AMERICAN, _american),
+    (_AMERICAN_IN_ONE, _in_one),
     (_NATIONAL, _national),
 )
 
