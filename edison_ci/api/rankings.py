@@ -155,12 +155,12 @@ def advice_json(advice: RecommendationResult) -> Document:
             }
             for name, row in advice.rows.items()
         ],
-        "doubts": [_doubt_json(doubt) for doubt in advice.doubts],
+        "doubts": [_doubt_json(advice, doubt) for doubt in advice.doubts],
         "left_out": [{"model": name, "reason": reason} for name, reason in advice.refused],
     }
 
 
-def _doubt_json(doubt: RejectedModel) -> Document:
+def _doubt_json(advice: RecommendationResult, doubt: RejectedModel) -> Document:
     contrast = doubt.contrast
     low, high = contrast.interval or (None, None)
     return {
@@ -168,6 +168,7 @@ def _doubt_json(doubt: RejectedModel) -> Document:
         **fields_of(contrast, "n", "p", estimate="difference"),
         "low": low,
         "high": high,
+        "would_save_microusd": recommendation.would_save_microusd(advice, doubt),
     }
 
 
@@ -200,7 +201,7 @@ def recommendation_sentences(advice: RecommendationResult) -> list[str]:
         sentences = [f"{best.best} is the only model: nothing to compare it with."]
     else:
         sentences = [stat_sentences.value_sentence(best, margin=advice.margin)]
-    sentences += [_doubt(doubt, best.best, advice.margin) for doubt in advice.doubts]
+    sentences += [recommendation.doubt_sentence(advice, doubt) for doubt in advice.doubts]
     saved = recommendation.saved_microusd(advice)
     if saved is not None and best.loss > 0:
         # Per thousand answers, because the saving per answer is too small to read.
@@ -236,21 +237,3 @@ def _prices(advice: RecommendationResult) -> list[str]:
         + (f"; of {', '.join(paid)} as they were paid, without a current price" if paid else "")
         + "."
     ]
-
-
-def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
-    contrast = doubt.contrast
-    change = f"{stat_sentences.signed(contrast.difference)} points"
-    if contrast.interval is not None:
-        low, high = contrast.interval
-        change += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
-    if doubt.worse:
-        return f"{doubt.name} is shown to be worse than {best}: {change}."
-    sentence = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
-    sentence += f" on {counted(contrast.n, 'case')}."
-    if doubt.n_needed is not None:
-        sentence += (
-            f" If it is, about {doubt.n_needed:,} cases would show that it is within "
-            f"{100 * margin:g} points."
-        )
-    return sentence

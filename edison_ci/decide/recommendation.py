@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import NOISE, dollars, exceeds, fixed, reaches
+from edison_ci.numeric import NOISE, counted, dollars, exceeds, fixed, reaches
 from edison_ci.records import Side
 from edison_ci.results.leaderboard import (
     CaseFilter,
@@ -26,7 +26,7 @@ from edison_ci.results.leaderboard import (
 from edison_ci.results.spending import CurrentPrices
 from edison_ci.stats.drift import Alarm
 from edison_ci.stats.power import cases_for_margin
-from edison_ci.stats.sentences import value_sentence
+from edison_ci.stats.sentences import signed, value_sentence
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
 from edison_ci.store.runs import common_simulation
@@ -239,6 +239,7 @@ class FindingKind(StrEnum):
 
     DECLINE = "decline"
     SAVING = "saving"
+    POSSIBLE_SAVING = "possible saving"
     COST = "cost per point"
 
 
@@ -281,6 +282,10 @@ def _found(advice: RecommendationResult | None, drift: DriftFinding | None) -> I
         sentence = value_sentence(advice.recommendation, margin=advice.margin)
         sentence += f" It saves {dollars(_ANSWERS * saved)} in {_ANSWERS:,} answers."
         yield Finding(FindingKind.SAVING, sentence)
+    possible = [doubt for doubt in advice.doubts if would_save_microusd(advice, doubt)]
+    if possible:
+        most = max(possible, key=lambda doubt: would_save_microusd(advice, doubt) or 0.0)
+        yield Finding(FindingKind.POSSIBLE_SAVING, doubt_sentence(advice, most))
     if costs := _costs_per_point(advice):
         yield Finding(FindingKind.COST, costs)
 
@@ -295,6 +300,40 @@ def saved_microusd(advice: RecommendationResult) -> float | None:
         for name in (recommendation.best, recommendation.value)
     )
     return best - value if best > value else None
+
+
+def would_save_microusd(advice: RecommendationResult, doubt: RejectedModel) -> float | None:
+    """Return what an answer of a model would save if it is as good; None if nothing, or worse."""
+    if doubt.worse or advice.recommendation is None:
+        return None
+    costs = (advice.rows[name].cost_microusd for name in (advice.recommendation.value, doubt.name))
+    used, instead = (cost or 0.0 for cost in costs)
+    return used - instead if used > instead else None
+
+
+def doubt_sentence(advice: RecommendationResult, doubt: RejectedModel) -> str:
+    """Return why a model is not recommended, and what it would save if it is as good."""
+    assert advice.recommendation is not None
+    contrast, best = doubt.contrast, advice.recommendation.best
+    change = f"{signed(contrast.difference)} points"
+    if contrast.interval is not None:
+        low, high = contrast.interval
+        change += f" (likely {signed(low)} to {signed(high)})"
+    if doubt.worse:
+        return f"{doubt.name} is shown to be worse than {best}: {change}."
+    sentence = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
+    sentence += f" on {counted(contrast.n, 'case')}."
+    saved = would_save_microusd(advice, doubt)
+    if saved is not None:
+        money = f"{dollars(_ANSWERS * saved)} in {_ANSWERS:,} answers"
+        sentence += f" If it is, it would save {money}."
+    if doubt.n_needed is not None:
+        condition = "About" if saved is not None else "If it is, about"
+        sentence += (
+            f" {condition} {doubt.n_needed:,} cases would show that it is within "
+            f"{100 * advice.margin:g} points."
+        )
+    return sentence
 
 
 def _costs_per_point(advice: RecommendationResult) -> str:

@@ -77,6 +77,8 @@ def test_too_few_cases_are_said_to_be_too_few(edison: Edison, mini: Folder) -> N
     assert "Use large: no other model is shown to be within 5 points of it." in said
     assert "Not enough cases to tell whether small is as good as large: -1.0 points" in said
     assert "cases would show that it is within 5 points." in said
+    assert "If it is, it would save $0.35 in 1,000 answers. About " in said
+    assert doubt["would_save_microusd"] == pytest.approx(352)
 
 
 def test_a_model_that_is_worse_is_said_to_be_worse(edison: Edison, mini: Folder) -> None:
@@ -84,7 +86,7 @@ def test_a_model_that_is_worse_is_said_to_be_worse(edison: Edison, mini: Folder)
     scores["small"] = [score - 0.3 for score in scores["small"]]
     plant(mini, Planted("r1", TIME, scores))
     (doubt,) = told(edison, mini)["doubts"]
-    assert doubt["worse"]
+    assert doubt["worse"] and doubt["would_save_microusd"] is None
     assert (
         "small is shown to be worse than large: -31.0 points"
         in edison(mini, "leaderboard", "--recommend").out
