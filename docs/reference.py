@@ -223,7 +223,11 @@ def options() -> str:
     rows = []
     for provider, shape in OPTIONS.items():
         for name, field in shape.model_fields.items():
-            default = "required" if field.is_required() else _shown(field.get_default())
+            default = (
+                "required"
+                if field.is_required()
+                else _shown(field.get_default(call_default_factory=True))
+            )
             rows.append((code(provider), code(name), default, _sentence(field.description)))
     return table(("provider", "option", "default", "meaning"), rows)
 

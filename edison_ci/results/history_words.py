@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci import utc
 from edison_ci.numeric import counted, dollars, duration, percent
 from edison_ci.store.audit import count_audit as count_audit
 from edison_ci.store.audit import read_audit as read_audit
@@ -236,7 +237,9 @@ def _alert(verb: str) -> Callable[[AuditEntry], str]:
 
 def _muted(entry: AuditEntry) -> str:
     why = f": {entry.after['reason']}" if entry.after["reason"] else ""
-    return f"muted {entry.entity.replace('_', ' ')} until {entry.after['until'][:16]} UTC{why}"
+    return (
+        f"muted {entry.entity.replace('_', ' ')} until {utc.to_minute(entry.after['until'])}{why}"
+    )
 
 
 _AUDIT: dict[str, str | Callable[[AuditEntry], str]] = {

@@ -211,3 +211,27 @@ def test_a_real_run_gets_on_the_board(edison: Edison, mini: Folder) -> None:
     found = board(edison, mini)
     assert (found["rows"][0]["model"], found["rows"][0]["simulated"]) == ("small", True)
     assert found["comparisons"] == []
+
+
+def test_prices_of_simulated_models_let_budgets_gates_and_best_value_be_tried(
+    edison: Edison, mini: Folder
+) -> None:
+    prices = (("small", "{in: 1, out: 4}"), ("large", "{in: 100, out: 400}"))
+    entries = (f"{name}: {{provider: sim, model: {name}, price: {p}}}\n" for name, p in prices)
+    mini.write("models.yaml", "".join(entries) + "judge: {provider: sim, model: judge}\n")
+    mini.edit("experiments/hello.yaml", "[small]", "[small, large]")
+    gate = "gates:\n  - {metric: cost_usd.mean, at_most: 0.0001}\n"
+    mini.write(
+        "experiments/hello.yaml", mini.read("experiments/hello.yaml").split("gates:")[0] + gate
+    )
+    assert edison(mini, "run", "--budget", "0.00001").code == 4, "the budget stops it"
+    assert edison(mini, "run", "--json").code == 1
+    (run,) = json.loads(edison(mini, "status", "latest", "--json").out)["runs"]
+    gates = run["gates"]
+    assert {gate["model"]: gate["verdict"] for gate in gates} == {"small": "pass", "large": "fail"}
+    done = edison(mini, "leaderboard", "--recommend", "--json")
+    (advice,) = json.loads(done.out)["experiments"]
+    costs = {model["name"]: model["answer_cost_microusd"] for model in advice["models"]}
+    assert 0 < 50 * costs["small"] < costs["large"]
+    assert advice["best_value"] in costs
+    assert "$" in edison(mini, "costs").out

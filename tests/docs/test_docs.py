@@ -211,6 +211,11 @@ def code_of(call: ast.Call) -> set[str]:
     return set()
 
 
+def test_no_table_shows_a_default_that_python_made_up() -> None:
+    lines = EVERYTHING.splitlines()
+    assert not [line for line in lines if "Undefined" in line or " object at 0x" in line]
+
+
 def test_every_code_of_a_problem_is_explained_and_none_too_many() -> None:
     used = codes_in_use()
     assert used - set(CODES) == set(), "explain them in docs/codes.py"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci import utc
 from edison_ci.access import own_results, proposal_terms
 from edison_ci.access import site as sites
 from edison_ci.api import recordings
@@ -177,8 +178,8 @@ def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
 
 
 def _content(content: BackupContent) -> str:
-    at = (content.newest_run_at or "")[:16].replace("T", " ")
-    return counted(content.runs, "run") + (f", newest {at} UTC" if at else "")
+    newest = content.newest_run_at
+    return counted(content.runs, "run") + (f", newest {utc.to_minute(newest)}" if newest else "")
 
 
 @db.command(cls=EdisonCommand)
