@@ -5,6 +5,7 @@ Prompts and cases are in Git, not in the results. Pages work without them and sh
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -80,7 +81,8 @@ def _files(root: Path, names: Iterable[str]) -> dict[str, tuple[int, int] | None
     states: dict[str, tuple[int, int] | None] = {}
     for name in names:
         try:
-            status = (root / name).stat()
+            # For every file at every visit; with pathlib it takes three times as long.
+            status = os.stat(f"{root}/{name}")  # noqa: PTH116
         except (OSError, ValueError):
             states[name] = None
         else:

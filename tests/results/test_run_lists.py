@@ -1,72 +1,53 @@
-"""Lists of runs by experiment and status, and the progress of one."""
+"""Lists of runs and experiments cost as much as they show, not as much as there is."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.results.live_progress import progress_of
-from edison_ci.results.run_lists import (
-    experiments,
-    last_of,
-    last_run_at,
-    last_whole,
-    newest_measured,
-    runs_by_status,
-)
-from edison_ci.store.runs import find_run
+import pytest
+
+from edison_ci.results.run_lists import RunPage, last_whole, runs_page
+from edison_ci.store.database import open_database
+from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Callable
+    from sqlite3 import Connection
 
-    from tests.web.conftest import Stored
+    from tests.conftest import Folder
 
-
-def test_every_run_is_counted_once_by_status(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    counted = runs_by_status(connection)
-    assert sum(count for *_, count in counted) == stored.one("select count(*) from run")
-    assert {experiment for experiment, *_ in counted} == set(experiments(connection))
-    assert last_run_at(connection) == stored.one("select max(created_at) from run")
+pytestmark = pytest.mark.daily
 
 
-def test_the_last_whole_run_is_complete_where_there_is_one(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    for name in experiments(connection):
-        found = last_whole(connection, name)
-        if stored.one("select max(complete) from run where experiment = ?", name):
-            assert stored.one("select complete from run where id = ?", found) == 1
-        else:
-            assert found == last_of(connection, name)
+def steps(connection: Connection, work: Callable[[], object]) -> int:
+    """Return how many steps SQLite makes for something."""
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    connection.set_progress_handler(step, 1)
+    work()
+    connection.set_progress_handler(None, 1)
+    return count
 
 
-def test_the_newest_measured_experiment_has_a_complete_run(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    found = newest_measured(connection)
-    assert stored.one("select max(complete) from run where experiment = ?", found) == 1
-    connection.execute("pragma foreign_keys = 0")
-    connection.execute("update run set complete = 0")  # is never committed
-    assert newest_measured(connection) is None
-
-
-def test_the_newest_event_and_the_last_numbers_are_told(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    run = find_run(connection, stored.against)
-    found = progress_of(connection, run)
-    assert found.seq == stored.one("select max(seq) from event where run_id = ?", run.id)
-    assert found.done == found.total == run.cells_planned
-    assert found.share == 1.0
-    assert found.as_json()["cells"] == dict(found.cells)
-
-
-def test_a_run_that_said_nothing_is_at_its_start(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    run = find_run(connection, stored.against)
-    connection.execute("delete from event where run_id = ?", (run.id,))  # is never committed
-    found = progress_of(connection, run)
-    assert (found.seq, found.time, found.done) == (0, run.created_at, 0)
-    assert found.total == run.cells_planned
+def test_the_last_run_of_an_experiment_is_found_beside_many_others(mini: Folder) -> None:
+    scores = {"small": [0.5]}
+    plant(mini, Planted("r", "2026-11-14T09:00:00Z", scores, experiment="hello"))
+    with closing(open_database(mini.path / ".edison/results.db")) as connection:
+        assert last_whole(connection, "hello") == "r"
+        alone = steps(connection, lambda: last_whole(connection, "hello"))
+    others = [
+        Planted(f"o{n}", f"2026-11-15T09:{n:02}:00Z", scores, experiment=f"other-{n}")
+        for n in range(40)
+    ]
+    plant(mini, *others)
+    with closing(open_database(mini.path / ".edison/results.db")) as connection:
+        assert last_whole(connection, "hello") == "r"
+        assert steps(connection, lambda: last_whole(connection, "hello")) <= alone + 5
+        page = runs_page(connection, RunPage(after="o39", most=2))
+        assert [run.id for run in page] == ["o38", "o37"]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from edison_ci.config.load import Project
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
     from edison_ci.results.spending import By
@@ -83,7 +84,8 @@ def home(context: PageContext) -> Page:
     names = experiments(context.connection)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
     results = _measured(context, names, text, status)
-    not_run = _not_run(context, names)
+    project = project_of(context)
+    not_run = _not_run(project, names)
     unrun = [] if status not in ("", NOT_RUN) else not_run
     unrun = [experiment for experiment in unrun if _matches(text, *experiment)]
     paging = Paging.of(context.args, len(results) + len(unrun))
@@ -107,7 +109,7 @@ def home(context: PageContext) -> Page:
             "statuses": STATUSES[1:],
             "ran": bool(names),
             "nothing": not names and not not_run,
-            "project": project_of(context),
+            "project": project,
             "recent": run_results(context, recent_ids(context.connection, _RECENT)),
             "days": DAYS,
             "waiting": open_suggestions(context.connection),
@@ -135,15 +137,15 @@ def _matches(text: str, *parts: str) -> bool:
     return not text or any(text in part.casefold() for part in parts)
 
 
-def _not_run(context: PageContext, names: list[str]) -> list[NotRun]:
+def _not_run(project: Project | None, names: list[str]) -> list[NotRun]:
     """Return the experiments in the files of the project that have no stored run."""
-    project = project_of(context)
     if project is None:
         return []
+    ran = set(names)
     return [
         NotRun(experiment.id, experiment.file.objective or "")
         for experiment in project.experiments.values()
-        if experiment.id not in names
+        if experiment.id not in ran
     ]
 
 
