@@ -10,8 +10,8 @@ import pytest
 
 from edison_ci.access.own_results import sign, signature_path
 from edison_ci.store.backup import copy_whole
-from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
+from tests.features.github.commands.test_github_run import Job, job
 from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.opened import opened

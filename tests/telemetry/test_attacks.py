@@ -14,8 +14,8 @@ from edison_ci.telemetry import export
 from edison_ci.telemetry import export as names
 from edison_ci.telemetry.export import exporting
 from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, run_span
-from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import GOOD
+from tests.features.github.commands.test_github_run import Job, job
 from tests.telemetry.collector import attributes, collecting
 from tests.telemetry.test_export import collector
 

@@ -1,5 +1,6 @@
-"""A server that the base of a proposal trusts, as commands of the core have it."""
+"""A server that the base of a proposal trusts, and a desk, as the core has them."""
 
 from tests.cli.conftest import ours
+from tests.web.conftest import desk, one_desk
 
-__all__ = ["ours"]
+__all__ = ["desk", "one_desk", "ours"]

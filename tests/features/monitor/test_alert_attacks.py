@@ -19,8 +19,8 @@ from edison_ci.features.monitor.schedule_claims import MOST_MISSED
 from edison_ci.features.monitor.schedules import read_schedules
 from edison_ci.features.monitor.webhooks import body_of
 from edison_ci.store.database import open_for_change
-from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import EXPERIMENT
+from tests.features.github.commands.test_github_run import Job, job
 from tests.features.github.fake_github import TOKEN, FakeGitHub
 from tests.features.github.fake_state import REPOSITORY, Grant
 from tests.features.github.test_issues import WRITES

@@ -10,15 +10,15 @@ import pytest
 
 from edison_ci.documents.signatures import Signer
 from tests.cache_server import CacheServer
-from tests.cli.test_github_run import Job, job
-from tests.cli.test_shared_cache import (
+from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
+from tests.features.github.commands.test_github_run import Job, job
+from tests.features.site.test_shared_cache import (
     WELCOME,
     Team,
     patient,
     run,
     team,
 )
-from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
 from tests.fixed_keys import signing_keys
 from tests.opened import opened
 

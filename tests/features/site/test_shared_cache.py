@@ -15,9 +15,9 @@ import pytest
 from edison_ci.documents.signatures import Signer
 from edison_ci.providers import shared_cache
 from tests.cache_server import CacheServer, Server
-from tests.cli.test_github_run import Job, job
 from tests.conftest import Folder
 from tests.e2e.acting import CASES, EXPERIMENT, GOOD, IGNORE, PROMPT, TRUST
+from tests.features.github.commands.test_github_run import Job, job
 from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
