@@ -7,6 +7,7 @@ import gc
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -574,6 +575,45 @@ def test_no_modules_import_each_other_when_they_run() -> None:
 def test_a_module_knows_few_others() -> None:
     reached = {place(path): len(own_imports(path, types=True)) for path in MODULES}
     assert {name: count for name, count in reached.items() if count > MOST_IMPORTS} == {}
+
+
+MOST_IMPORTERS = 25
+"""Own modules that may load a module, unless it is listed below."""
+WIDELY_LOADED = {
+    "records, errors and contracts: what the parts say to each other": {
+        *("_dataclass.py", "contracts.py", "documents/marks.py", "errors.py", "feature.py"),
+        *("records.py", "shape.py"),
+    },
+    "pure functions of a few lines, each of which is to be there once": {
+        *("deferred.py", "numeric.py", "sanitize.py", "spelling.py", "utc.py"),
+        *("documents/decoding.py", "documents/json_text.py", "documents/record_json.py"),
+        *("stats/arrays.py", "stats/scores.py"),
+    },
+    "the one door to what is guarded: files, secrets, Git, the database, roles, the audit": {
+        *("access/site.py", "documents/files.py", "documents/secrets.py", "git/repository.py"),
+        *("store/audit.py", "store/database.py", "templating/templates.py"),
+    },
+    "what everything is about: the project with its cases, and stored runs, cells and answers": {
+        *("config/cases.py", "config/load.py", "config/project_files.py"),
+        *("results/snapshot.py", "results/stored_runs.py"),
+        *("store/answers.py", "store/cells.py", "store/runs.py"),
+    },
+    "what each command, page or operation begins with": {
+        *("api/sessions.py", "cli/lookup.py", "cli/options.py", "cli/terminal.py"),
+        "web/page_context.py",
+    },
+}
+"""Modules that more may load, by the reason; names for the checker of types do not count."""
+
+
+def test_few_modules_are_loaded_by_many() -> None:
+    """A module that half of the house loads is a utility room, unless there is a reason."""
+    loading = Counter(target for path in MODULES for target in own_imports(path, types=False))
+    many = {name for name, count in loading.items() if count > MOST_IMPORTERS}
+    listed = set().union(*WIDELY_LOADED.values())
+    assert many - listed == set(), "split it by subject, or let others ask less of it"
+    few = {name for name in listed if loading[name] <= MOST_IMPORTERS - 5}
+    assert few == set(), "no exception is needed any more: take it off the list"
 
 
 def test_functions_and_modules_are_short() -> None:
