@@ -16,6 +16,7 @@ from edison_ci.documents import secrets
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.records import Verdict
+from edison_ci.stats.sentences import two_sided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,8 +184,10 @@ def _show_comparison(terminal: Terminal, compared: ComparisonEstimate) -> None:
     terminal.result(StyledText(compared.sentence, _COLORS[compared.verdict]), *mark)
     if compared.head_to_head is not None:
         summary.show_preference(terminal, compared.head_to_head, "B", "A")
+    if compared.p is not None:
+        terminal.result(two_sided(compared.p).capitalize())
     if compared.flips is not None:
-        terminal.result(f"{compared.flips.words} of {counted(compared.flips.n, 'case')}")
+        terminal.result(f"{compared.flips.counts} of {counted(compared.flips.n, 'case')}")
     for move, cases in compared.moved.items():
         if cases:
             more = ", ..." if len(cases) > _LISTED else ""

@@ -291,7 +291,7 @@ def _gap(contrast: Contrast) -> str:
     if contrast.interval is not None:
         low, high = contrast.interval
         text += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
-    tested = f", {stat_sentences.p_words(contrast.p_holm)}" if contrast.significant else ""
+    tested = f", {stat_sentences.two_sided(contrast.p_holm)}" if contrast.significant else ""
     return f"{text} on {counted(contrast.n, 'case')}{tested}"
 
 

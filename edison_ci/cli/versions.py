@@ -191,7 +191,7 @@ def _difference(comparison: VersionComparison) -> str:
         low, high = contrast.interval
         sentence += f" (likely {sentences.signed(low)} to {sentences.signed(high)})"
     sentence += f" on {counted(contrast.n, 'case')} with {', '.join(comparison.models)}"
-    return f"{sentence}, {sentences.p_words(contrast.p)}"
+    return f"{sentence}, {sentences.two_sided(contrast.p)}"
 
 
 @click.command(cls=EdisonCommand)

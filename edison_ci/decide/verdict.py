@@ -75,6 +75,8 @@ class VerdictContext:
     """Metrics that judges may not decide, and why: their gates are advisory."""
     base_ref: str | None = None
     """The ref that the run was compared with, as it was given."""
+    base_invalid: str = ""
+    """The first problem of the experiment at that ref, where it is not valid."""
     outside: frozenset[str] = frozenset()
     """Models that the experiment does not list: they are shown, and never decide."""
 
@@ -236,7 +238,7 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
     cells, stored = _cells_of(gate, sides, background)
     if cells is None:
         sentence = "" if stored is None else stored.sentence
-        reason = sentence or wording.no_base(background.base_ref)
+        reason = sentence or wording.no_base(background.base_ref, background.base_invalid)
         # Nothing keeps a fixed version from being measured, so its gate stays open without it.
         open_ = gate.fixed is not None
         rows = [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
@@ -332,6 +334,7 @@ def _decided_row(
         **_numbers(decision),
         detail={
             **record_json.fields_of(decision, *names),
+            "tests": decision.tests,
             "p_two_sided": None if decision.p is None else decision.p.two_sided,
             **record_json.fields_of(decision, "family", "missing", "n_needed", "n_more_range"),
             "seed": None if finding.seed is None else f"{finding.seed:064x}",

@@ -13,6 +13,7 @@ from edison_ci.records import Verdict
 from edison_ci.stats.flips import ONE_ANSWER
 from edison_ci.stats.sentences import (
     cases,
+    gate_p_words,
     gate_sentence,
     more_cases,
     p_words,
@@ -44,8 +45,13 @@ _LISTED = 5
 IDENTICAL = "nothing to compare: identical outputs by construction"
 
 
-def no_base(ref: str | None) -> str:
-    """Return that there is no base, and how to get one; `ref` is the base that was given."""
+def no_base(ref: str | None, invalid: str = "") -> str:
+    """Return that there is no base, and how to get one; `ref` is the base that was given.
+
+    `invalid` is the first problem of its experiment, where it has one that is not valid.
+    """
+    if ref is not None and invalid:
+        return f"Nothing to compare with: the experiment is not valid at {ref}: {invalid}."
     if ref is not None:
         return f"Nothing to compare with: {ref} has no such experiment."
     return "No base to compare with: get one with `edison run --against REF`, such as main."
@@ -94,13 +100,18 @@ def not_confirmed(decision: GateDecision, favor: JudgeFavor) -> str:
     return (
         f"The judge alone would pass it: changed by {signed(decision.value or 0.0)} (likely {low} "
         f"to {high}). But on {cases(favor.n)} that people graded on both sides the judge favors "
-        f"the head by {points(favor.value)} points ({p_words(favor.p.value)}). "
-        "Grade more cases of both sides: edison grade."
+        f"the head by {points(favor.value)} points (one-sided "
+        f"{p_words(favor.p.value)} for any favor). Grade more cases of both sides: edison grade."
     )
 
 
-def flips(decision: GateDecision, by_answers: Flips, cases_of: CaseFlips) -> str:
-    """Return how many cases are newly failing, and whether that keeps the ceiling."""
+def flips(
+    decision: GateDecision, by_answers: Flips, cases_of: CaseFlips, *, net: bool = False
+) -> str:
+    """Return how many cases are newly failing, and whether that keeps the ceiling.
+
+    `net` tells that fixed cases were taken off, where no repeats show the noise.
+    """
     if IDENTICAL in decision.notes:
         return _identical(decision)
     if decision.value is None:
@@ -111,11 +122,14 @@ def flips(decision: GateDecision, by_answers: Flips, cases_of: CaseFlips) -> str
             _percent(flipped / by_answers.n) for flipped in (by_answers.broken, by_answers.noise)
         )
         sentence += f"; by answers {broke} broke, {noise} by noise"
+    elif net:
+        sentence += ", net of fixed ones"
     asked = f"the {_percent(decision.margin)} allowed"
     if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
-        sentence += f": at worst {_percent(decision.worst_plausible)}, inside {asked}."
-    elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
-        sentence += f": more than {asked}. {p_words(decision.p_adjusted)}."
+        worst = _percent(max(0.0, decision.worst_plausible))
+        sentence += f": at worst {worst}, inside {asked}."
+    elif decision.verdict is Verdict.FAIL:
+        sentence += f": more than {asked}.{gate_p_words(decision)}"
     else:
         sentence += f": not clear whether it is inside {asked}.{_further(decision)}"
     sentence = _with_notes(sentence, decision)
@@ -304,12 +318,12 @@ def win_comparison(decision: GateDecision, rate: WinRate, names: tuple[str, str]
         sentence += (
             f" Worst plausible win rate {worst} ({sure}): keeps the {asked} that you tolerate."
         )
-    elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
+    elif decision.verdict is Verdict.FAIL:
         if decision.best_plausible is not None:
             sentence += (
                 f" At most {_percent(decision.best_plausible)} ({sureness(decision.alpha)})."
             )
-        sentence += f" {p_words(decision.p_adjusted)}."
+        sentence += gate_p_words(decision)
     elif decision.n_more is not None:
         few = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
         sentence += (
@@ -371,9 +385,8 @@ def _counted(metric: Metric, share: Share) -> str:
 
 def _from_nothing(decision: GateDecision, metric: Metric) -> str:
     """Return that an amount was 0 in the base, where no relative change exists."""
-    if decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
-        tested = f" {p_words(decision.p_adjusted)}."
-        return f"{metric.label} was 0 in the base and is above 0 now.{tested}"
+    if decision.verdict is Verdict.FAIL:
+        return f"{metric.label} was 0 in the base and is above 0 now.{gate_p_words(decision)}"
     return (
         f"{metric.label}: {cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few to tell."
     )

@@ -165,7 +165,7 @@ def _evidence(proposal: ProposalText) -> list[Section]:
     texts = [prose(str(evidence["sentence"]))] if evidence.get("sentence") else []
     if evidence.get("verified") is False:
         texts.append("**Improvement not verified**: too few held-out cases.")
-    head = ("cases", "n", "before", "after", "change", "p-value", "decision")
+    head = ("cases", "n", "before", "after", "change", "p, two-sided", "decision")
     return [
         Section("Evidence", tuple(texts), Table.of(head, rows)),
         Section("", tuple(_changed_cases(evidence))),

@@ -28,7 +28,7 @@ from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.other_metrics import margin_in_points
 from edison_ci.stats.paired import EQUAL_DIFFERENCES, Pairs, unpaired_difference
 from edison_ci.stats.scores import units_of
-from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
+from edison_ci.stats.sentences import cases, more_cases, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.cells import clusters_of
 from edison_ci.store.runs import IMPORTED_ANSWERS, common_simulation
@@ -316,7 +316,7 @@ def _unpaired(
     else:
         sentence = (
             f"Other cases: B is {signed(difference.value)} points from A{_likely(interval)}, "
-            f"unpaired{'' if difference.p is None else f', {p_words(difference.p)}'}."
+            "unpaired."
         )
         if difference.se == 0:
             sentence += " All scores of A are equal, and all of B."
@@ -357,8 +357,7 @@ def _verdict_words(outcome: Outcome, comparison: Comparison, value: float) -> st
     on = f"on the same {cases(comparison.n)}"
     if outcome in (Outcome.A, Outcome.B):
         which = "B is better" if outcome is Outcome.B else "A is better"
-        tested = "" if comparison.p is None else f" {p_words(comparison.p.value)}."
-        return f"{which}: from A to B {change} {on}.{tested}"
+        return f"{which}: from A to B {change} {on}."
     if outcome is Outcome.SAME and comparison.same_within is not None:
         low, high = (signed(end) for end in comparison.same_within)
         return (

@@ -123,7 +123,7 @@ def _found(result: RunResult) -> str:
         sentence = f"{run.experiment} is not shown to differ from {base}: {moved}"
     if triage is None or triage.flips is None:
         return sentence
-    return f"{sentence}; {triage.flips.words} of {counted(triage.flips.n, 'case')}"
+    return f"{sentence}; {triage.flips.counts} of {counted(triage.flips.n, 'case')}"
 
 
 def _shown(p: float | None, low: float | None, high: float | None) -> bool:

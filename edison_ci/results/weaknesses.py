@@ -22,7 +22,7 @@ from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import Contrast, contrasts
 from edison_ci.stats.scores import unit_of
 from edison_ci.stats.sentences import cases as counted_cases
-from edison_ci.stats.sentences import p_words, points
+from edison_ci.stats.sentences import points, two_sided
 
 if TYPE_CHECKING:
     import sqlite3
@@ -186,7 +186,7 @@ class PromptContrast:
     def _behind(self, on: str) -> str:
         contrast = self.found
         behind = f"{points(-contrast.value)} points below {contrast.best}"
-        return f"{behind} {on} {counted_cases(contrast.n)}, {p_words(contrast.p)}"
+        return f"{behind} {on} {counted_cases(contrast.n)}, {two_sided(contrast.p)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return it with everything that led to it."""

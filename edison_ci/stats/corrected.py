@@ -206,7 +206,7 @@ def decide_corrected(
         verdict=verdict,
         value=min(1.0, max(-1.0, plain.mean)),
         n=total,
-        method=f"prediction-powered t bound with unseen failed labels added; {p.method}",
+        method=f"prediction-powered t bound that allows for failures not seen yet; {p.method}",
         interval=Range(max(-1.0, interval.low), min(1.0, interval.high)),
         level=rule.confidence,
         margin=rule.margin,
@@ -214,6 +214,7 @@ def decide_corrected(
         worst_plausible=low,
         best_plausible=high,
         p=p,
+        tests="any drop",
         p_adjusted=p.value,
     )
     return JudgeDecision(

@@ -21,7 +21,6 @@ from edison_ci.stats.intervals import pass_interval
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import PValue
 from edison_ci.stats.power import cases_for_margin, smallest_count
-from edison_ci.stats.sentences import p_words
 from edison_ci.stats.verdicts import GateDecision, GateRule
 
 if TYPE_CHECKING:
@@ -87,21 +86,31 @@ def flip_p(pairs: Pairs) -> PValue:
 
 
 def decide_flips(
-    pairs: Pairs, limit: float, *, confidence: float = 0.95, lost: Sequence[float] = ()
+    pairs: Pairs,
+    limit: float,
+    *,
+    confidence: float = 0.95,
+    lost: Sequence[float] = (),
+    net: bool = False,
 ) -> GateDecision:
     """Decide a ceiling of the share of cases that break.
 
     PASS if the upper bound of the share, less noise, keeps the ceiling. FAIL if the share that
     broke for certain is above it and chance is ruled out. `lost` are the pass shares of the base
     where the head has no answer: for PASS they broke, for FAIL they do not count.
+
+    With one answer a case no noise is seen. All broken cases then count against PASS, or with
+    `net` those beyond the repaired ones: chance alone breaks and repairs equally many.
     """
     rule = GateRule(margin=limit, confidence=confidence)
+    net = net and not _repeated(pairs)
     flips, n = flips_of(pairs), pairs.n + len(lost)
+    value = flips.shown if net else flips.excess
     if pairs.n < 2:
-        return _decision(Verdict.INCONCLUSIVE, flips, rule, method="none: too few cases")
-    p, bounds, method = flip_p(pairs), *_bounds(pairs, rule, lost)
+        return _decision(value, flips, rule, method="none: too few cases")
+    p, bounds, method = flip_p(pairs), *_bounds(pairs, rule, lost, net=net)
     if bounds is None:
-        return _decision(Verdict.INCONCLUSIVE, flips, rule, method="none: too few clusters")
+        return _decision(value, flips, rule, method="none: too few clusters")
     drop_shown = exceeds(flips.shown, limit)
     verdict = Verdict.INCONCLUSIVE
     if not exceeds(bounds.high, limit):
@@ -109,19 +118,23 @@ def decide_flips(
     elif drop_shown and p.value <= rule.alpha:
         verdict = Verdict.FAIL
     unclear = verdict is Verdict.INCONCLUSIVE
-    needed = _needed(pairs, flips, rule)
+    needed = _needed(pairs, value, rule, net=net)
     notes = [] if pairs.n >= _FEW else ["very few cases"]
-    if unclear and flips.noise is None and flips.fixed:
+    if unclear and not net and flips.noise is None and flips.fixed:
         notes.append(ONE_ANSWER)
     return _decision(
-        verdict,
+        value,
         flips,
         rule,
+        verdict=verdict,
         method=f"{method}; {p.method}",
-        interval=_interval(pairs, flips, rule),
+        interval=_interval(pairs, flips, rule, net=net),
         worst_plausible=bounds.high,
         best_plausible=bounds.low,
         p=p,
+        tests="more newly failing than fixed"
+        if flips.noise is None
+        else "more newly failing than by noise",
         p_adjusted=p.value,
         n_needed=needed,
         n_more=max(1, needed - n) if unclear and needed is not None else None,
@@ -130,11 +143,17 @@ def decide_flips(
 
 
 def _decision(
-    verdict: Verdict, flips: Flips, rule: GateRule, *, method: str, **more: object
+    value: float,
+    flips: Flips,
+    rule: GateRule,
+    *,
+    method: str,
+    verdict: Verdict = Verdict.INCONCLUSIVE,
+    **more: object,
 ) -> GateDecision:
     return GateDecision(
         verdict=verdict,
-        value=flips.excess if flips.n else None,
+        value=value if flips.n else None,
         n=flips.n,
         method=method,
         level=rule.confidence,
@@ -172,11 +191,6 @@ class CaseFlips:
             near = f"about {round(self.expected):,}" if self.expected >= 0.5 else "none"
             words += f" ({near} expected by chance)"
         return f"{words}, {self.fixed:,} fixed"
-
-    @property
-    def words(self) -> str:
-        """The counts beside what chance alone gives: a number, or else a p-value."""
-        return self.counts + ("" if self.p is None else f" (one-sided {p_words(self.p)})")
 
 
 def passes_all(counts: Iterable[PassCount]) -> bool:
@@ -236,7 +250,7 @@ def _noise(side: Iterable[Sequence[float]]) -> Array:
     return np.array(shares, dtype=np.float64)
 
 
-def _excesses(pairs: Pairs) -> list[Array]:
+def _excesses(pairs: Pairs, *, net: bool = False) -> list[Array]:
     """Return the flips of each case less noise: the noise of the base, and that of the head.
 
     Both are wanted, because a head that steadies cases of mixed results must not pay with them for
@@ -245,50 +259,51 @@ def _excesses(pairs: Pairs) -> list[Array]:
     base, head = pairs.sides
     broken = base * (1 - head)
     if not _repeated(pairs):
-        return [broken]
+        return [base - head if net else broken]
     return [broken - _noise(side) for side in (pairs.base, pairs.head)]
 
 
-def _bounds(pairs: Pairs, rule: GateRule, lost: Sequence[float]) -> tuple[Range | None, str]:
+def _bounds(
+    pairs: Pairs, rule: GateRule, lost: Sequence[float], *, net: bool
+) -> tuple[Range | None, str]:
     """Return one-sided bounds of the share that breaks; lost heads count in the upper one."""
-    if not _repeated(pairs) and pairs.clusters is None:
+    if not _repeated(pairs) and pairs.clusters is None and not net:
         broken = round(flips_of(pairs).broken)
         n, gone = pairs.n + len(lost), round(math.fsum(lost))
         low = float(special.betaincinv(broken, n - broken + 1, rule.alpha)) if broken else 0.0
         bad = broken + gone
         high = float(special.betaincinv(bad + 1, n - bad, 1 - rule.alpha)) if bad < n else 1.0
-        return Range(low, high), "one-sided Clopper-Pearson"
+        return Range(low, high), "exact binomial bound (Clopper-Pearson)"
     clusters = pairs.clusters
     if clusters is not None:
         clusters = (*clusters, *(f"\0missing {index}" for index in range(len(lost))))
     ends = []
-    for excess in _excesses(pairs):
+    for excess in _excesses(pairs, net=net):
         worse = -np.concatenate((excess, np.array(lost, dtype=np.float64)))
         end = worst_plausible_change(worse, rule, clusters=clusters)
         if end is None:
             return None, ""
         ends.append(-end)
-    interval = _interval(pairs, flips_of(pairs), rule)
+    interval = _interval(pairs, flips_of(pairs), rule, net=net)
     low_end = interval.low if interval is not None else 0.0
-    return Range(low_end, max(ends)), "t bound with unseen broken cases added"
+    return Range(low_end, max(ends)), "t bound that allows for failures not seen yet"
 
 
-def _interval(pairs: Pairs, flips: Flips, rule: GateRule) -> Range | None:
-    if not _repeated(pairs) and pairs.clusters is None:
+def _interval(pairs: Pairs, flips: Flips, rule: GateRule, *, net: bool) -> Range | None:
+    if not _repeated(pairs) and pairs.clusters is None and not net:
         interval = pass_interval(round(flips.broken), pairs.n, level=rule.confidence)
         return None if interval is None else interval.interval
-    excess = max(_excesses(pairs), key=mean_of)
+    excess = max(_excesses(pairs, net=net), key=mean_of)
     difference = paired_difference(excess, clusters=pairs.clusters, level=rule.confidence)
     return None if difference is None else difference.interval
 
 
-def _needed(pairs: Pairs, flips: Flips, rule: GateRule) -> int | None:
+def _needed(pairs: Pairs, share: float, rule: GateRule, *, net: bool) -> int | None:
     """Return the cases at which the ceiling is kept if the share stays; None if it is too large."""
-    share = flips.excess
     if share >= rule.margin or pairs.clusters is not None:
         return None
-    if _repeated(pairs):
-        spread = float(max(_excesses(pairs), key=mean_of).std(ddof=1))
+    if net or _repeated(pairs):
+        spread = float(max(_excesses(pairs, net=net), key=mean_of).std(ddof=1))
         return cases_for_margin(
             spread, margin=rule.margin - max(share, 0.0), alpha=rule.alpha
         ).value
@@ -303,7 +318,7 @@ def _by_case(pairs: Pairs) -> PValue:
         flips = flips_of(pairs)
         broken, differing = round(flips.broken), round(flips.broken + flips.fixed)
         p = float(special.betainc(broken, differing - broken + 1, 0.5)) if broken else 1.0
-        return PValue(p, pairs.n, "exact binomial", "greater", differing, None)
+        return PValue(p, pairs.n, "exact McNemar test", "greater", differing, None)
     kinds: Counter[tuple[int, int, int]] = Counter()
     observed = 0.0
     for base, head in zip(pairs.base, pairs.head, strict=True):
@@ -312,7 +327,7 @@ def _by_case(pairs: Pairs) -> PValue:
             kinds[len(base), len(head), passes] += 1
             observed += _flipped(math.fsum(base), math.fsum(head), len(base), len(head))
     units = [(_relabelled(*kind), count) for kind, count in kinds.items()]
-    return _convolved(units, observed, pairs.n, "exact relabelled repeats")
+    return _convolved(units, observed, pairs.n, "exact permutation test of repeats")
 
 
 def _by_cluster(pairs: Pairs, clusters: Sequence[str]) -> PValue:
@@ -326,7 +341,7 @@ def _by_cluster(pairs: Pairs, clusters: Sequence[str]) -> PValue:
     differing = [(b, f) for b, f in sums.values() if abs(b - f) > 1e-12]
     units = [([(b, 0.5), (f, 0.5)], count) for (b, f), count in Counter(differing).items()]
     observed = math.fsum(b for b, _ in differing)
-    return _convolved(units, observed, pairs.n, "exact flip of clusters")
+    return _convolved(units, observed, pairs.n, "exact permutation test of clusters")
 
 
 def _flipped(base: float, head: float, k_base: int, k_head: int) -> float:

@@ -97,7 +97,7 @@ def decide_level(
             above=interval.n,
             near=2 * interval.n,
         )
-    p = counts.p(limit, "" if yes_or_no else ", effective n")
+    p = counts.p(limit, "" if yes_or_no else " of the scores")
     return GateDecision(
         verdict=verdict,
         value=error.mean,
@@ -111,6 +111,7 @@ def decide_level(
         worst_plausible=bounds.low if low_is_bad else bounds.high,
         best_plausible=bounds.high if low_is_bad else bounds.low,
         p=p,
+        tests="a value below the floor" if low_is_bad else "a value above the ceiling",
         p_adjusted=p.value,
         n_needed=needed,
         n_more=None if needed is None else max(1, needed - interval.n),
@@ -158,7 +159,7 @@ class _Counts:
         else:
             value = float(special.betainc(k, rest + 1, at)) if k > TIE else 1.0
         side: Literal["less", "greater"] = "less" if limit.wanted == "at_least" else "greater"
-        method = f"one-sided Clopper-Pearson{detail}"
+        method = f"exact binomial bound (Clopper-Pearson){detail}"
         return PValue(value, round(self.n), method, side, round(self.n), None)
 
 
@@ -294,6 +295,7 @@ def decide(
         worst_plausible=low,
         best_plausible=bounds.high,
         p=p,
+        tests=rule.sequential_question() if rule.guarantee == "strict" else "any drop",
         p_adjusted=p.value,
         n_needed=needed,
         n_more=_more(needed, pairs.n) if inconclusive else None,
@@ -377,7 +379,7 @@ def _strict_p(pairs: Pairs, rule: GateRule) -> PValue:
     limit = -rule.margin if rule.fail_rule == "beyond_margin" else 0.0
     lost = _weighed(pairs, null="at least", mean=limit)
     differing = int(np.count_nonzero(np.abs(grouped(_differences(pairs), pairs.clusters).sums)))
-    return PValue(lost.p, pairs.n, "e-value", "less", differing, None)
+    return PValue(lost.p, pairs.n, "sequential test (e-values)", "less", differing, None)
 
 
 def _weighed(pairs: Pairs, *, null: Literal["at most", "at least"], mean: float) -> Evidence:
@@ -467,8 +469,8 @@ def _more(needed: int | None, n: int) -> int | None:
 
 def _method(rule: GateRule, p: PValue) -> str:
     if rule.guarantee == "strict":
-        return "e-values at the end"
-    return f"t bound with unseen failed cases added; {p.method}"
+        return "sequential test (e-values), read once at the end"
+    return f"paired t bound that allows for failures not seen yet; {p.method}"
 
 
 def _undecidable(

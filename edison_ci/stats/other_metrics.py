@@ -78,7 +78,7 @@ def decide_amount(
         verdict=verdict,
         value=means[1] / means[0] - 1 if means[0] > 0 else None,
         n=pairs.n,
-        method=f"t bounds of head minus {1 + rule.margin:g} times base; {p.method}",
+        method=f"paired t bounds of head minus {1 + rule.margin:g} times base; {p.method}",
         interval=None if both is None else Range(both.low - 1, both.high - 1),
         level=rule.confidence,
         margin=rule.margin,
@@ -87,6 +87,7 @@ def decide_amount(
         worst_plausible=None if one_sided is None else one_sided.high - 1,
         best_plausible=None if one_sided is None else one_sided.low - 1,
         p=p,
+        tests="any increase",
         p_adjusted=p.value,
         n_needed=needed,
         n_more=_more(needed, pairs.n) if verdict is Verdict.INCONCLUSIVE else None,
@@ -129,7 +130,8 @@ def decide_win_rate(
         alone = tuple(f"\0missing {index}" for index in range(missing))
         groups = None if clusters is None else (*clusters, *alone)
         worst = Pairs.of([0.5] * (w.size + missing), [*w.tolist(), *[0.0] * missing], groups)
-    return decide(pairs, rule, rng=rng, missing=Missing(missing, missing, worst))
+    decision = decide(pairs, rule, rng=rng, missing=Missing(missing, missing, worst))
+    return replace(decision, tests="a win rate below 50%" if decision.p else "")
 
 
 @dataclass(frozen=True, slots=True)

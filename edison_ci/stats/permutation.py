@@ -121,13 +121,13 @@ def sign_flip(
     d = finite(differences, "differences")
     sums = grouped(d, clusters).sums
     sums = sums[np.abs(sums) > TIE]
-    unit = "sign flip" if clusters is None else "sign flip of clusters"
+    unit = "permutation test" if clusters is None else "permutation test of clusters"
     if not sums.size:
         return _NO_DIFFERENCE.p(d.size, f"{unit}: no case differs", side, 0)
     sizes, observed = np.abs(sums), sum_of(sums)
     if float(np.ptp(sizes)) <= TIE:
         tails = _binomial(int(np.count_nonzero(sums > 0)), sums.size)
-        return tails.p(d.size, f"exact {unit} (binomial)", side, sums.size)
+        return tails.p(d.size, f"exact {unit.replace('permutation', 'sign')}", side, sums.size)
     exact = _counted(np.column_stack((-sizes, sizes)), observed)
     if exact is not None:
         return exact.p(d.size, f"exact {unit}", side, sums.size)
@@ -149,7 +149,7 @@ def relabel_repeats(
     cases = [_Relabelling.of(*both) for both in zip(pairs.base, pairs.head, strict=True)]
     observed = math.fsum(case.observed for case in cases)
     differing = [case for case in cases if np.ptp(case.pool) > TIE]
-    unit = "relabelled repeats"
+    unit = "permutation test of repeats"
     if not differing:
         return _NO_DIFFERENCE.p(pairs.n, f"{unit}: no case differs", side, 0)
     exact = None

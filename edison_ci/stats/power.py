@@ -107,7 +107,7 @@ def cases_for_margin(
     # falls ((n - 1) / (n (n + 1)) is equal at 2 and 3, but t falls between them).
     return CasesNeeded(
         value=smallest_count(passes, near=64),
-        method="one-sided t bound with unseen cases that lost everything",
+        method="one-sided t bound that allows for failures not seen yet",
         assumptions=(
             "the candidate is really unchanged",
             f"sd of the paired differences {significant(sd, 3)}",

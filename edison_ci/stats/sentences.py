@@ -60,7 +60,7 @@ def _trend_words(trend: Trend, ahead: str) -> str:
     if trend.equal:
         return f" All {trend.n:,} runs score the same: no trend."
     pace = f"{points(abs(7 * trend.value))} points a week"
-    line = f"from {points(trend.intercept)}, {p_words(trend.p)}"
+    line = f"from {points(trend.intercept)}, {two_sided(trend.p, 'any trend')}"
     if trend.falling:
         return f" Falling about {pace} ({line}){ahead}."
     if trend.p <= SIGNIFICANT:
@@ -221,6 +221,19 @@ def p_words(p: float) -> str:
     return "p > 0.99" if p > 0.99 else f"p = {significant(p, 2)}"
 
 
+def two_sided(p: float, question: str = "any difference") -> str:
+    """Return the p-value of a comparison with the question that it answers."""
+    return f"two-sided {p_words(p)} for {question}"
+
+
+def gate_p_words(decision: GateDecision) -> str:
+    """Return the p-value with which a gate fails, named by what it tests, after a space."""
+    if decision.p_adjusted is None:
+        return ""
+    words = f" One-sided {p_words(decision.p_adjusted)} for {decision.tests}"
+    return f"{words}{f', corrected for {decision.family:,} tests' if decision.family > 1 else ''}."
+
+
 def sureness(alpha: float) -> str:
     """Return how sure a bound is: one-sided 95%."""
     return f"one-sided {significant(100 * (1 - alpha), 6)}%"
@@ -265,10 +278,9 @@ def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
         real = "small real drop, inside your tolerance"
         return f"{sentence} {_capital(real)}." if real in decision.notes else sentence
     if decision.verdict is Verdict.FAIL:
-        p = decision.p_adjusted if decision.p_adjusted is not None else 1.0
         return (
             f"{what} dropped by {points(-decision.value)} points{_at_least(decision)} on "
-            f"the same {_units(decision)}. {p_words(p)}."
+            f"the same {_units(decision)}.{gate_p_words(decision)}"
         )
     return _open_end(f"Changed by {signed(decision.value)}{_likely(decision.interval)}.", decision)
 
@@ -364,10 +376,10 @@ def _relative(decision: GateDecision, what: str) -> str:
             bound = f", worst plausible {fixed(100 * worst, signed=True)}% ({sure})"
         return f"{what} {change}{bound}: inside the {allowed} that are allowed."
     if decision.verdict is Verdict.FAIL:
-        p, best = decision.p_adjusted, decision.best_plausible
+        best = decision.best_plausible
         if best is not None:
             change += f" (at least {fixed(100 * best, signed=True)}%, {sureness(decision.alpha)})"
-        tested = "" if p is None else f" {p_words(p)}."
+        tested = gate_p_words(decision)
         return f"{what} {change}: more than the {allowed} that are allowed.{tested}"
     return _open_end(f"{what} {change}.", decision)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FEWEST = 10
 """Cases, or clusters of them, on either side below which no test is made (STATS 8)."""
-METHOD = "part against rest, t with pooled variance"
+_AGAINST = "slice against the other cases"
+METHOD = f"{_AGAINST}, t-test"
 _NO_SPREAD = 1e-12
 _YES_OR_NO = frozenset((0.0, 1.0))
 
@@ -219,7 +220,7 @@ def against_rest(part: Moments, rest: Moments) -> AgainstRest | None:
     spread = (part.squares + rest.squares) / (part.n + rest.n - 2)
     if spread < _NO_SPREAD:
         p = 1.0 if abs(difference) < _NO_SPREAD else _separated(part.n, rest.n)
-        return AgainstRest(difference, p, part.n, rest.n, "part against rest, exact permutation")
+        return AgainstRest(difference, p, part.n, rest.n, f"{_AGAINST}, exact permutation test")
     error = math.sqrt(spread * (1 / part.n + 1 / rest.n))
     p = 2 * t_tail(abs(difference) / error, part.n + rest.n - 2)
     return AgainstRest(difference, min(1.0, p), part.n, rest.n)

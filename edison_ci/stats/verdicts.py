@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import reaches
+from edison_ci.numeric import reaches, significant
 from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
@@ -156,6 +156,14 @@ class GateRule:
         # Rounded, because 1 - 0.95 is a little more than 0.05 and p-values can equal 0.05.
         return round(1 - self.confidence, 12)
 
+    def sequential_question(self, share: float | None = None) -> str:
+        """Return which drop a sequential test tests; `share` is a margin relative to the base."""
+        if self.fail_rule == "beyond_zero":
+            return "any drop"
+        if share is not None:
+            return f"a drop beyond {significant(100 * share, 3)}%"
+        return f"a drop beyond {significant(100 * self.margin, 3)} points"
+
 
 def push_level(alpha: float, push: int) -> float:
     """Return the error at which a push of a pull request may pass, 1 for the first.
@@ -206,6 +214,8 @@ class GateDecision:
     """One-sided bound on the good side."""
     p: PValue | None = None
     """One-sided, for "the head is worse"; None where nothing is tested."""
+    tests: str = ""
+    """What a small p shows, such as "any drop"; empty where nothing is tested."""
     p_adjusted: float | None = None
     """After allowing for the other items of the family; the plain p in a family of one."""
     family: int = 1

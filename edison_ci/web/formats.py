@@ -98,6 +98,11 @@ def p_words(value: float) -> str:
     return sentences.p_words(value)
 
 
+def two_sided(value: float) -> str:
+    """Return the p-value of a comparison with its question: for any difference."""
+    return sentences.two_sided(value)
+
+
 def when(time: str | None) -> str:
     """Return a stored time to the minute, in UTC."""
     return NOTHING if not time else time[:16].replace("T", " ")

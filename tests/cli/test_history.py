@@ -334,7 +334,7 @@ def test_a_diff_shows_the_text_and_what_it_did(edison: Edison, told: Folder) -> 
     assert "-Say hello to {{ name }} in one friendly sentence, and nothing else." in lines
     assert "+Say hello to {{ name }} in one warm and friendly sentence, and nothing else." in lines
     assert lines[-3].startswith("hello: v2 is better +35.0 points (likely +3")
-    assert lines[-3].endswith("on 30 cases with small, p < 0.001")
+    assert lines[-3].endswith("on 30 cases with small, two-sided p < 0.001 for any difference")
     assert lines[-2].startswith("  10 cases fixed: c0, c12, ")
     assert lines[-1].startswith("  15 cases scoring higher: c1, ")
 

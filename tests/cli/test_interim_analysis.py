@@ -357,7 +357,7 @@ def test_sampling_stops_when_it_is_clear(edison: Edison, sampled: Folder) -> Non
     )
     assert run["cells"] == {"total": 2 * at, "ok": 2 * at, **_none()}
     assert (run["partial"], run["status"]) == (False, "COMPLETED")
-    assert gate(run)["detail"]["method"] == "e-values at every look"
+    assert gate(run)["detail"]["method"] == "sequential test (e-values), valid at every look"
     shown = edison(sampled, "status", "latest").out
     assert run["interim"]["sentence"] in shown
 
@@ -518,10 +518,14 @@ def worse(edison: Edison, shop: Folder, kept: Kept) -> Folder:
 @pytest.mark.parametrize(
     ("rule", "verdict", "method"),
     [
-        ("guarantee: strict", "fail", "e-values at the end"),
-        ("fail_rule: beyond_margin", "fail", "t bound with unseen failed cases added"),
-        ("margin: 14pp, fail_rule: beyond_margin", "inconclusive", "t bound with"),
-        ("margin: 14pp", "fail", "t bound with"),
+        ("guarantee: strict", "fail", "sequential test (e-values), read once at the end"),
+        (
+            "fail_rule: beyond_margin",
+            "fail",
+            "paired t bound that allows for failures",
+        ),
+        ("margin: 14pp, fail_rule: beyond_margin", "inconclusive", "paired t bound"),
+        ("margin: 14pp", "fail", "paired t bound"),
     ],
 )
 def test_stricter_and_milder_rules_reach_the_verdict(

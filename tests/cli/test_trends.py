@@ -166,7 +166,10 @@ def test_a_fall_is_forecast_to_the_gate(edison: Edison, mini: Folder) -> None:
     assert line["intercept"] == pytest.approx(0.82, abs=0.003)
     assert (line["n"], line["p"] < 0.001) == (12, True)
     assert drift["forecast"]["day"] is not None
-    assert "points a week (from 82, p < 0.001); at this pace it reaches 70" in drift["sentence"]
+    assert (
+        "points a week (from 82, two-sided p < 0.001 for any trend); at this pace it reaches 70"
+        in drift["sentence"]
+    )
 
 
 def test_a_change_starts_a_new_series(edison: Edison, mini: Folder) -> None:

@@ -31,7 +31,8 @@ def test_broken_cases_fail(results: Results) -> None:
     row = flips(results)
     assert (row.verdict, row.estimate, row.n) == ("fail", 0.1, 100)
     assert row.sentence == (
-        "10 newly failing, 1 fixed of 100 cases: more than the 2% allowed. p = 0.0059."
+        "10 newly failing, 1 fixed of 100 cases: more than the 2% allowed. One-sided "
+        "p = 0.0059 for more newly failing than fixed."
     )
 
 

@@ -53,7 +53,7 @@ def test_a_pass_rate_is_decided_by_exact_bounds(results: Results) -> None:
     assert verdicts == {0.6: "pass", 0.8: "inconclusive", 0.98: "fail"}
     row = decided(results, "pass_rate", at_least=0.8)
     assert (row.estimate, row.n) == (0.85, 20)
-    assert row.detail["method"] == "one-sided Clopper-Pearson"
+    assert row.detail["method"] == "exact binomial bound (Clopper-Pearson)"
     as_scores = decided(results, "composite", at_least=0.8)
     assert (as_scores.p, as_scores.detail["worst_plausible"]) == (
         row.p,
@@ -133,7 +133,7 @@ def test_pass_shares_of_several_repeats_are_decided_as_scores(results: Results) 
             results.add(Graded(f"case-{index:02}", 0.5, repeat=repeat, passed=repeat != index % 4))
     row = decided(results, "pass_rate", at_least=0.5)
     assert (row.estimate, row.n, row.verdict) == (0.75, 30, "pass")
-    assert row.detail["method"] == "one-sided Clopper-Pearson, effective n"
+    assert row.detail["method"] == "exact binomial bound (Clopper-Pearson) of the scores"
 
 
 def test_a_score_has_a_floor_and_a_ceiling(results: Results) -> None:

@@ -104,7 +104,10 @@ def test_beyond_margin_fails_later_than_beyond_zero(results: Results) -> None:
 def test_strict_guarantee_uses_e_values(results: Results) -> None:
     fill(results, 93, 0.8, 0.8)
     row = only(results.decide({**COMPOSITE, "guarantee": "strict"}))
-    assert (row.verdict, row.detail["method"]) == ("pass", "e-values at the end")
+    assert (row.verdict, row.detail["method"]) == (
+        "pass",
+        "sequential test (e-values), read once at the end",
+    )
 
 
 def test_a_case_that_cannot_lose_everything_needs_fewer_cases(results: Results) -> None:
@@ -390,7 +393,7 @@ def test_a_lost_repeat_leaves_the_case_its_other_repeats(results: Results) -> No
             results.both(f"case-{index:02}", 0.8, None if lost else 0.8, repeat=repeat)
     row = only(results.decide(COMPOSITE))
     assert (row.verdict, row.estimate, row.n) == ("inconclusive", 0, 60)
-    assert "relabelled repeats" in row.detail["method"]
+    assert "permutation test of repeats" in row.detail["method"]
     assert "missing in 5 cases" in row.sentence
     floors = results.decide(*({"metric": "composite", "at_least": f} for f in ("70%", "60%"))).rows
     assert [floor.verdict for floor in floors] == ["inconclusive", "pass"]

@@ -67,7 +67,8 @@ def test_a_clear_gain_is_b_better_and_lists_what_it_fixed(two: Two) -> None:
     assert found.estimate == pytest.approx(0.24)
     assert found.moved[Move.FIXED][0].passed == (False, True)
     assert found.sentence.startswith("B is better: from A to B +24.0 points (likely +")
-    assert "on the same 20 cases. p < 0.001." in found.sentence
+    assert found.sentence.endswith("on the same 20 cases.")
+    assert found.p is not None and found.p < 0.001
 
 
 def test_the_other_way_round_the_sign_flips(two: Two) -> None:
@@ -152,7 +153,7 @@ def test_different_data_with_little_in_common_is_compared_unpaired(two: Two) -> 
     expected = ttest_ind([0.8, 0.7] * 6, [0.4, 0.5] * 6, equal_var=False).pvalue
     assert found.p == pytest.approx(expected)
     assert found.as_json()["difference"]["p"] == found.p
-    assert found.sentence.endswith(", unpaired, p < 0.001.")
+    assert found.sentence.endswith(", unpaired.")
     assert "less sensitive" in found.notes[0]
 
 

@@ -32,7 +32,7 @@ def test_a_prompt_that_is_clearly_worse_is_weak_and_says_why(results: Results) -
     assert weak.value < -0.15
     assert said == (
         f"bad would not be run again in a loop: {-100 * weak.value:.1f} points below {weak.best} "
-        "on the same 30 cases, p < 0.001."
+        "on the same 30 cases, two-sided p < 0.001 for any difference."
     )
     (other,) = [rival for name, rival in found.items() if name != "bad"]
     assert not other.weak

@@ -159,9 +159,9 @@ def counts(*passed: tuple[int, int]) -> list[list[PassCount]]:
 
 def test_a_suite_without_noise_excuses_no_flip() -> None:
     steady = case_flips(counts((3, 3), (3, 3), (0, 3)), counts((0, 3), (0, 3), (3, 3)))
-    assert steady.words == "2 newly failing (none expected by chance), 1 fixed"
+    assert steady.counts == "2 newly failing (none expected by chance), 1 fixed"
     once = case_flips(counts((1, 1), (1, 1), (0, 1)), counts((0, 1), (0, 1), (1, 1)))
-    assert once.words == "2 newly failing, 1 fixed (one-sided p = 0.5)", "4 of 8"
+    assert (once.counts, once.p) == ("2 newly failing, 1 fixed", 0.5), "4 of 8"
     assert once.expected is None
 
 

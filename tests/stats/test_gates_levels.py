@@ -97,8 +97,8 @@ def test_passes_and_the_same_passes_as_scores_are_decided_alike() -> None:
     """With an effective number of cases the bounds of yes-or-no scores are Clopper-Pearson's."""
     scores = passed(17, 20)
     exact, as_scores = (decide_level(s, Limit(0.99)) for s in (scores, [*scores[:-1], 1e-9]))
-    assert exact.method == "one-sided Clopper-Pearson"
-    assert as_scores.method == "one-sided Clopper-Pearson, effective n"
+    assert exact.method == "exact binomial bound (Clopper-Pearson)"
+    assert as_scores.method == "exact binomial bound (Clopper-Pearson) of the scores"
     assert exact.best_plausible == pytest.approx(beta.ppf(0.95, 18, 3))
     assert as_scores.best_plausible == pytest.approx(exact.best_plausible, abs=1e-6)
     assert exact.p is not None and as_scores.p is not None

@@ -202,9 +202,9 @@ def test_repeats_that_are_all_equal_say_nothing() -> None:
 
 def test_the_method_follows_the_repeats() -> None:
     equal = Pairs(((0.1, 0.2), (0.5, 0.4)), ((0.2, 0.2), (0.4, 0.4)))
-    assert "sign flip" in paired_p(equal, rng=rng()).method
+    assert "sign test" in paired_p(equal, rng=rng()).method
     unequal = Pairs(equal.base, ((0.2,), (0.4, 0.4)))
-    assert "relabelled" in paired_p(unequal, rng=rng()).method
+    assert "permutation test of repeats" in paired_p(unequal, rng=rng()).method
 
 
 def test_clusters_with_unequal_repeats_take_the_weaker_evidence() -> None:

@@ -23,6 +23,7 @@ from edison_ci.stats.sentences import (
     comparisons_sentence,
     correction_sentence,
     drift_sentence,
+    gate_p_words,
     gate_sentence,
     judges_sentence,
     order_sentence,
@@ -30,13 +31,14 @@ from edison_ci.stats.sentences import (
     points,
     side_sentence,
     signed,
+    two_sided,
     value_sentence,
     win_sentence,
 )
 from edison_ci.stats.value import Contender, recommend
-from edison_ci.stats.verdicts import GateDecision
+from edison_ci.stats.verdicts import GateDecision, GateRule
 
-P = PValue(0.002, 40, "sign flip", "less", 30, 9_999)
+P = PValue(0.002, 40, "permutation test", "less", 30, 9_999)
 GATE = GateDecision(
     verdict=Verdict.FAIL,
     value=-0.091,
@@ -48,6 +50,7 @@ GATE = GateDecision(
     worst_plausible=-0.15,
     best_plausible=-0.05,
     p=P,
+    tests="any drop",
     p_adjusted=0.002,
 )
 
@@ -75,6 +78,17 @@ def test_p_values(p: float, said: str) -> None:
     assert p_words(p) == said
 
 
+def test_a_p_value_says_what_it_tests() -> None:
+    assert two_sided(0.27) == "two-sided p = 0.27 for any difference"
+    assert gate_p_words(replace(GATE, family=3)) == (
+        " One-sided p = 0.002 for any drop, corrected for 3 tests."
+    )
+    assert gate_p_words(replace(GATE, p_adjusted=None)) == ""
+    milder = GateRule(margin=0.1, fail_rule="beyond_margin")
+    assert milder.sequential_question() == "a drop beyond 10 points"
+    assert milder.sequential_question(0.1) == "a drop beyond 10%"
+
+
 def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
     assert (points(0.814), points(1.0), points(-0.0001), points(0.05)) == ("81.4", "100", "0", "5")
     assert (signed(-0.012), signed(0.015), signed(-0.0001)) == ("-1.2", "+1.5", "0")
@@ -82,7 +96,8 @@ def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
 
 def test_the_three_verdicts() -> None:
     assert gate_sentence(GATE) == (
-        "Quality dropped by 9.1 points (at least 5, one-sided 95%) on the same 40 cases. p = 0.002."
+        "Quality dropped by 9.1 points (at least 5, one-sided 95%) on the same 40 cases. One-sided "
+        "p = 0.002 for any drop."
     )
     kept = replace(GATE, verdict=Verdict.PASS, value=0.001, worst_plausible=-0.029, n=120)
     assert gate_sentence(kept) == (
@@ -139,7 +154,7 @@ def test_levels_and_amounts() -> None:
         decide_amount(Pairs.of([1, 2, 3] * 4, [2, 4, 5] * 4), rng=rng()), what="Cost"
     )
     assert dear.startswith("Cost +83% (at least ") and "more than the 10%" in dear
-    assert dear.endswith("p < 0.001.")
+    assert dear.endswith("One-sided p < 0.001 for any increase.")
 
 
 def test_many_comparisons() -> None:
@@ -202,13 +217,14 @@ def test_drift() -> None:
     assert said == (
         "Quality 72 over the last 3 runs, was 81 (5-run reference): -11%. Without a change, seen "
         "at most once in 20 years on average. Falling about 0.6 points a week (from 81.2, "
-        "p = 0.012); at this pace it reaches 70 around day 28 (day 21 to day 51)."
+        "two-sided p = 0.012 for any trend); at this pace it reaches 70 around day 28 "
+        "(day 21 to day 51)."
     )
     warned = replace(report, alarm=Alarm.WARN, trend=replace(falling, p=0.4))
     assert drift_sentence(warned, when=str) == (
         "Quality 72 over the last 3 runs, was 81 (5-run reference): -11%. Without a change, seen "
         "at most once a quarter on average. No clear trend: -0.6 points a week (from 81.2, "
-        "p = 0.4)."
+        "two-sided p = 0.4 for any trend)."
     )
     quiet = replace(
         report, alarm=Alarm.NONE, drop=replace(drop, runs=1), evidence=replace(report.evidence,
@@ -216,7 +232,7 @@ def test_drift() -> None:
     )  # fmt: skip
     assert drift_sentence(quiet, when=str) == (
         "Quality 72, was 81 (5-run reference): -11%, within the noise of these runs. Rising about "
-        "0.6 points a week (from 81.2, p = 0.012)."
+        "0.6 points a week (from 81.2, two-sided p = 0.012 for any trend)."
     )
     small = replace(quiet, evidence=report.evidence, trend=replace(falling, equal=True))
     assert drift_sentence(small, when=str).endswith(

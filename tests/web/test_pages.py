@@ -18,6 +18,7 @@ from edison_ci.numeric import dollars
 from edison_ci.records import Move
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.triage import changed_lists
+from edison_ci.stats.sentences import two_sided
 from edison_ci.store.answers import text_hash
 from edison_ci.store.runs import find_run
 from edison_ci.web import formats
@@ -195,7 +196,10 @@ def test_a_run_begins_with_its_headline_and_what_changed(server: Server, stored:
         assert formats.signed_span(against.low, against.high) in text
         triage, lists = result.triage(most=0), changed_lists(result, most=200)
         assert triage is not None and triage.flips is not None
-        assert triage.flips.words in text
+        assert triage.flips.counts in text
+        assert against.p is not None and two_sided(against.p) in text
+        assert not re.search(r"\bp [<=>] ", result.headline.sentence), "a headline has no p-value"
+        assert len(re.findall(r"(?<!One-sided )\bp [<=>] ", text)) == 1, "one for the difference"
         counts = {each.move: each.total for each in lists}
         assert counts[Move.NEWLY_FAILING] == triage.flips.newly_failing
         assert counts[Move.FIXED] == triage.flips.fixed

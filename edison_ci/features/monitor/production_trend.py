@@ -151,7 +151,7 @@ def _told_apart(
     for shift in shifts:
         parts.append(
             f"Of the questions, {shift.category} went from {percent(shift.before)} to "
-            f"{percent(shift.now)} ({sentences.p_words(shift.p)})."
+            f"{percent(shift.now)} ({sentences.p_words(shift.p)} for any change of the mix)."
         )
     if report.alarm is not drift.Alarm.NONE and not shifts:
         parts.append("Lengths and languages of the questions are as before.")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 NOT_VERIFIED = "improvement not verified"
-_LOOKS = "e-values at every look"
+_LOOKS = "sequential test (e-values), valid at every look"
 _CLEAR_P = 0.05
 """Two-sided p-value from which on a change of the training cases is called better or worse."""
 Decision = Literal["better", "worse", "same", "unclear"]
@@ -248,8 +248,7 @@ class Evidence:
         if not exceeds(train.gain, 0):
             return "no gain on the training cases"
         if train.p_gain is None or train.p_gain > ACCEPTED_P:
-            luck = "" if train.p_gain is None else f" ({p_words(train.p_gain)})"
-            return f"the gain on the training cases may be luck{luck}"
+            return f"the gain on the training cases may be luck{_luck(train.p_gain)}"
         return ""
 
     def _unseen_doubt(self) -> str:
@@ -258,8 +257,7 @@ class Evidence:
         if holdout is None or holdout.gain is None or not exceeds(holdout.gain, 0):
             return "no gain on the unseen cases"
         if holdout.p_gain is None or holdout.p_gain > ACCEPTED_P:
-            luck = "" if holdout.p_gain is None else f" ({p_words(holdout.p_gain)})"
-            return f"the gain on the unseen cases may be luck{luck}"
+            return f"the gain on the unseen cases may be luck{_luck(holdout.p_gain)}"
         return ""
 
     @property
@@ -460,6 +458,11 @@ def _interval(pairs: Pairs, side: Literal["base", "head"]) -> Interval | None:
     if pairs.clusters is not None:
         return clustered_interval(scores, pairs.clusters)
     return mean_interval(scores)
+
+
+def _luck(p_gain: float | None) -> str:
+    """Return how likely chance gains as much, in parentheses after a space."""
+    return "" if p_gain is None else f" (one-sided {p_words(p_gain)} for any gain)"
 
 
 def _p_gain(pairs: Pairs, names: Iterable[str]) -> float | None:

@@ -36,7 +36,7 @@ from edison_ci.proposals.guardrails import GuardrailContext
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.results.weaknesses import rivals_in
 from edison_ci.stats.convergence import ALPHA, FEWEST_SEARCH_CASES
-from edison_ci.stats.sentences import p_words, points
+from edison_ci.stats.sentences import points, two_sided
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
@@ -240,7 +240,7 @@ def _contest(
         for rival in rivals:
             if rival.weak:
                 why = f"another candidate is better by {points(-rival.found.value)} points"
-                reason = f"{why} on {len(cases):,} training cases ({p_words(rival.found.p)})"
+                reason = f"{why} on {len(cases):,} training cases ({two_sided(rival.found.p)})"
                 contest.outdone[versions[rival.found.prompt]] = _Outdone(reason, cases)
     return contest
 

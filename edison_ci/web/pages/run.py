@@ -262,7 +262,7 @@ def _findings(context: PageContext, run: Run) -> RunFindings | None:
 
 def _find(result: RunResult, most: int) -> RunFindings:
     triage = result.triage(most=0)
-    flips = "" if triage is None or triage.flips is None else triage.flips.words
+    flips = "" if triage is None or triage.flips is None else triage.flips.counts
     changed = changed_lists(result, most=most) if result.ended and result.run.base_commit else ()
     return RunFindings(result.headline, result.against, flips, changed)
 

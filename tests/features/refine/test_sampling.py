@@ -55,7 +55,7 @@ def test_a_clear_gain_stops_the_training_cases_and_is_verified_on_all_others(
     train, holdout = one.evidence["train"], one.evidence["holdout"]
     assert (train["n"], holdout["n"]) == (20, held), "one batch was enough"
     assert one.evidence["sampling"] == {"measured": 20, "planned": training, "clear": True}
-    assert train["difference"]["method"] == "e-values at every look"
+    assert train["difference"]["method"] == "sequential test (e-values), valid at every look"
     assert 0 < train["difference"]["p_gain"] <= 0.1
     assert train["difference"]["low"] < 0.5 < train["difference"]["high"]
     assert holdout["difference"]["estimate"] == 0.5
@@ -130,7 +130,8 @@ def test_a_candidate_that_another_one_outdoes_is_not_measured_further(museum: Fo
     assert (first.status, second.status) == (SuggestionStatus.PROPOSED, SuggestionStatus.TRIED)
     assert asked_with(bench, WELCOME) == CASES
     assert asked_with(bench, SHOUT) == half
-    reason = f"another candidate is better by 100 points on {half} training cases (p < 0.001)"
+    reason = f"another candidate is better by 100 points on {half} training cases "
+    reason += "(two-sided p < 0.001 for any difference)"
     assert second.reason == reason
     assert second.evidence["train"]["n"] == half
     assert second.evidence["holdout"] is None
