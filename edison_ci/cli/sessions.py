@@ -211,7 +211,10 @@ def _show_base(
     names = git.commit_names(against.ref, against.commit)
     terminal.note(f"{experiment}: compared with {' at '.join(names)}")
     if against.variant is None:
-        terminal.note(f"  {names[0]} does not have this experiment: nothing to compare with")
+        why = "does not have this experiment"
+        if against.invalid:
+            why = f"has this experiment, but it is not valid there: {against.invalid}"
+        terminal.note(f"  {names[0]} {why}; nothing to compare with")
     for doubt in against.doubts:
         terminal.note(StyledText("in doubt: ", ODD), doubt.sentence)
     for replacement in against.replaced:

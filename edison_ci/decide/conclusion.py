@@ -34,6 +34,7 @@ from edison_ci.results.comparison_sample import (
 from edison_ci.results.decisions import decisions_of, last_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
 from edison_ci.results.snapshot import (
+    base_reference_of,
     command_line_of,
     differing_eval_suite,
     grading_hash,
@@ -365,7 +366,8 @@ def with_stored_base(
     background = replace(background, fixed=fixed, push=push_of(run))
     needed = any(gate.compares and gate.fixed is None for gate in gates)
     if background.has_base or run.base_commit is not None or not needed:
-        return replace(background, base_ref=run.base_ref)
+        invalid = str(base_reference_of(run).get("invalid", ""))
+        return replace(background, base_ref=run.base_ref, base_invalid=invalid)
     stored = stored_base(connection, project, run, background.quarantined)
     if stored.cells is None:
         return replace(background, stored=stored)

@@ -100,7 +100,7 @@ class BaseReference:
     ref: str
     commit: str
     variant: Experiment | None
-    """None when the base has no such experiment: then there is nothing to compare with."""
+    """None when the base has no such valid experiment: then there is nothing to compare with."""
     gates: tuple[Gate, ...] | None = None
     """The gates of the base, which decide; None when it has none."""
     eval_suite: str = Side.HEAD
@@ -111,6 +111,8 @@ class BaseReference:
     """Prompts and models that are compared with their predecessors of another name."""
     doubts: tuple[BaselineDoubt, ...] = ()
     """Reasons for which the run is inconclusive at best."""
+    invalid: str = ""
+    """The first problem of the base's experiment, where it is not valid."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the base as it is stored with the run, for resuming and reporting it."""
@@ -121,6 +123,7 @@ class BaseReference:
             "changed": [*self.changed],
             "replaced": [*self.replaced],
             "doubts": [[*doubt] for doubt in self.doubts],
+            "invalid": self.invalid,
         }
 
 

@@ -88,7 +88,7 @@ def target_for(
 ) -> RunTarget:
     """Return the run on the eval suite of head or base."""
     gates = base.experiment.file.gates if base.experiment is not None else None
-    about = (base.changed_eval_suite, base.replaced, base.doubts)
+    about = (base.changed_eval_suite, base.replaced, base.doubts, base.invalid)
     if eval_suite == Side.BASE and base.project is not None:
         sides = baseline.with_eval_suite_of(base, experiment)
         if sides is not None:

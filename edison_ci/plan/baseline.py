@@ -21,7 +21,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
-from edison_ci.errors import UsageError
+from edison_ci.errors import Severity, UsageError
 from edison_ci.git.command import run_git
 from edison_ci.git.objects import CommitTree
 from edison_ci.git.repository import Repository
@@ -30,12 +30,13 @@ from edison_ci.plan.versions import past_versions
 from edison_ci.records import BaselineDoubt, PromptId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.prompt import Prompt
+    from edison_ci.errors import Problem
 
     Configured = tuple[str, Model, Mapping[str, object]]
 
@@ -315,6 +316,8 @@ class Base:
     """What is compared with a former self of another name."""
     doubts: tuple[BaselineDoubt, ...] = ()
     """What the base gates and the head does not measure."""
+    invalid: str = ""
+    """The first problem of an experiment that the base has and that is not valid there."""
 
     def variant_on(self, experiment: Experiment) -> Experiment | None:
         """Return an experiment with the prompts and models of the base; None if it has none."""
@@ -344,14 +347,16 @@ def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str =
     """Return an experiment as it was at a ref; `commit` is the commit if it is known."""
     repository = Repository.required(project.root, hint="run git init, then commit")
     commit = commit or repository.base_for(ref)
-    before = project_at(repository, project, commit)
+    before, problems = _inspected_at(repository, project, commit)
     if before is None:
-        return Base(ref, commit)
+        return Base(ref, commit, invalid=_first_problem(experiment, problems))
     former = experiment.id
     if former not in before.experiments:
         former = successors(before, project).get(experiment.id, "")
     if former not in before.experiments:
-        return Base(ref, commit, before)
+        there = before.tree.exists(experiment.path)
+        invalid = _first_problem(experiment, problems) if there else ""
+        return Base(ref, commit, before, invalid=invalid)
     matched = counterparts(before.experiments[former], project, experiment)
     old = _by_names_of_now(before.experiments[former], experiment, matched)
     before = _aside_by_names_of_now(before, former, experiment.id)
@@ -363,9 +368,22 @@ def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str =
 
 def project_at(repository: Repository, project: Project, commit: str) -> Project | None:
     """Return a project as it was at a commit; None if it was none there."""
+    return _inspected_at(repository, project, commit)[0]
+
+
+def _inspected_at(
+    repository: Repository, project: Project, commit: str
+) -> tuple[Project | None, list[Problem]]:
     tree = CommitTree(repository, commit, repository.prefix_of(project.root))
-    before, _ = inspect_project(tree)
-    return None if before is None else dataclasses.replace(before, root=project.root)
+    before, problems = inspect_project(tree)
+    return before and dataclasses.replace(before, root=project.root), problems
+
+
+def _first_problem(experiment: Experiment, problems: Iterable[Problem]) -> str:
+    """Return the first error of a base, of its experiment if there is one; empty without one."""
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    errors.sort(key=lambda problem: problem.where.file != experiment.path)
+    return next((f"{problem.where}: {problem.message}" for problem in errors), "")
 
 
 def _by_names_of_now(old: Experiment, new: Experiment, matched: Counterparts) -> Experiment:

@@ -259,6 +259,21 @@ def test_a_base_without_the_experiment_is_not_asked_for_again(edison: Edison, sh
         assert "get one with" not in said
 
 
+def test_an_invalid_base_is_said_to_be_invalid(edison: Edison, shop: Folder) -> None:
+    whole = shop.read("experiments/support-reply.yaml")
+    shop.edit("experiments/support-reply.yaml", "repeats: 1", "repeats: none")
+    shop.git("commit", "--quiet", "--message", "broken", "experiments")
+    shop.write("experiments/support-reply.yaml", whole)
+    done = edison(shop, "run", "--against", "main")
+    problem = re.search(r"experiments/support-reply.yaml:\d+:\d+: repeats .*", done.err)
+    assert problem is not None
+    assert f"main has this experiment, but it is not valid there: {problem[0]}" in done.err
+    assert "Nothing to compare with: the experiment is not valid at main: experiments/" in done.out
+    assert "no such experiment" not in done.all
+    stored = edison(shop, "compare", "--gates")
+    assert "the experiment is not valid at main: experiments/" in stored.out
+
+
 @pytest.mark.nightly
 def test_both_summaries_say_on_which_material_they_are(edison: Edison, shop: Folder) -> None:
     improve(shop)
