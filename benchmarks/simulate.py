@@ -22,6 +22,7 @@ from benchmarks import (
     simulate_edges,
     simulate_harm,
     simulate_items,
+    simulate_regressions,
     simulate_trials,
     simulate_watching,
 )
@@ -38,7 +39,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs a cell, not {FULL}")
     parser.add_argument("--runs", type=int, help="runs a cell")
     parser.add_argument("--write", type=Path, help="file whose marked part is replaced")
-    tables = (*simulate_trials.TABLES, *simulate_alerts.TABLES)
+    tables = (
+        *simulate_trials.TABLES,
+        *simulate_alerts.TABLES,
+        *simulate_regressions.TABLES,
+    )
     own = {table.__name__: table for table in tables}
     parser.add_argument("--only", choices=own, help="one table that can be renewed by itself")
     args = parser.parse_args()
@@ -60,6 +65,7 @@ def report(runs: int) -> str:
         *simulate_cells.TABLES,
         *simulate_edges.TABLES,
         *simulate_harm.TABLES,
+        *simulate_regressions.TABLES,
         *simulate_watching.TABLES,
         repeated_inputs,
         *simulate_trials.TABLES,

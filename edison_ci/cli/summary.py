@@ -346,9 +346,10 @@ def show_companion(terminal: Terminal, summary: RunResult) -> None:
 
 
 def _sentence(terminal: Terminal, summary: RunResult) -> None:
-    verdict, sentence = summary.headline
-    color = {"PASS": GOOD, "FAIL": BAD, "ERROR": BAD}.get(verdict, ODD)
-    terminal.result(StyledText(f"{verdict}  ", color, bold=True), StyledText(sentence, bold=True))
+    verdict, sentence, amber = summary.headline
+    color = ODD if amber else {"PASS": GOOD, "FAIL": BAD, "ERROR": BAD}.get(verdict, ODD)
+    words = [StyledText(f"{verdict}  ", color, bold=True)] if verdict else []
+    terminal.result(*words, StyledText(sentence, ODD if amber else None, bold=True))
 
 
 def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
@@ -362,7 +363,7 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
         (
             *(("new" if failing.newly else "",) if fresh else ()),
             f"{failing.case}@{failing.model}" if several else failing.case,
-            score(failing.composite),
+            f"{f'{score(failing.before)} to ' if failing.newly else ''}{score(failing.composite)}",
         )
         for failing in triaged.worst
     ]
@@ -411,7 +412,8 @@ def show_batches(terminal: Terminal, summary: RunResult) -> None:
         terminal.result(
             f"  {counted(batch.requests, 'request')} to {batch.model} in batch "
             f"{batch.remote_id or batch.id} since {batch.created_at[:16]} UTC: "
-            f"at most {dollars(batch.booked_microusd)}, {dollars(saved)} less than single calls"
+            f"{dollars(batch.booked_microusd)} reserved, the most it can cost; "
+            f"{dollars(saved)} less than single calls"
         )
         terminal.result(f"    {batch.status or 'not known to have arrived'}")
 
@@ -510,6 +512,14 @@ def _change(terminal: Terminal, summary: RunResult) -> None:
         f"  {moved} against {at}, which has {points(against.composite)}; "
         f"{counted(against.n, 'case')} in common"
     )
+    versions: dict[str, set[str]] = {}
+    for row in summary.variants:
+        versions.setdefault(row.place.prompt, set()).add(row.place.version)
+    changed = [
+        path for name, path in summary.files.prompts.items() if len(versions.get(name, ())) > 1
+    ]
+    if changed:
+        terminal.result(f"  what changed: git diff {run.base_commit[:8]} -- {' '.join(changed)}")
 
 
 def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
@@ -528,9 +538,14 @@ def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
 
 def _other_costs(summary: RunResult) -> str:
     """Return what was paid for beside the answers of the models."""
-    lost = bool(summary.calls["unknown"])
-    judged = not lost or any(cost.phase != "generate" for cost in summary.costs)
-    named = {"judging": judged, "fallback": bool(summary.fallbacks), "lost calls": lost}
+    lost, reserved = bool(summary.calls["unknown"]), summary.reserved_microusd > 0
+    judged = not (lost or reserved) or any(cost.phase != "generate" for cost in summary.costs)
+    named = {
+        "judging": judged,
+        "fallback": bool(summary.fallbacks),
+        "lost calls": lost,
+        "reserved for batches": reserved,
+    }
     return ", ".join(what for what, there in named.items() if there)
 
 

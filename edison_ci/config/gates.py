@@ -177,6 +177,10 @@ class Gate(Shape):
                         "properties": {"at_most": {"not": {"enum": _EVERYTHING}}},
                     },
                 ),
+                {
+                    "if": {"required": ["net"]},
+                    "then": {"properties": {"metric": {"const": "flips"}}},
+                },
                 if_key(
                     "use",
                     {"const": "human"},
@@ -215,6 +219,10 @@ class Gate(Shape):
     )
     guarantee: Literal["exact", "strict"] = Field("exact", description="Kind of guarantee.")
     worst_case_drop: float = Field(1, ge=0, le=1, description="Largest drop of a single case.")
+    net: bool = Field(
+        False,
+        description="flips, one answer a case: newly failing cases less fixed ones count.",
+    )
     if_unclear: Literal["pass", "neutral", "fail", "more_repeats"] = Field(
         "neutral", description="Result of an inconclusive gate."
     )
@@ -246,6 +254,9 @@ class Gate(Shape):
 
     def _wrong_flips(self) -> Iterator[Exception]:
         if self.metric != "flips":
+            if "net" in self.model_fields_set:
+                message = f"net has no effect on {self.metric}"
+                yield wrong("gate", message, "remove it, or gate flips", at=("net",))
             return
         hint = "write at_most: 2%"
         if self.at_most is None:

@@ -14,6 +14,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
 from edison_ci.numeric import NOISE, TOLERANCE, exceeds, mean, mean_or_none
 from edison_ci.records import Side, Verdict
+from edison_ci.results.comparison_sample import flip_pairs
 from edison_ci.results.human_grades import human_metric, human_sample, labels_of
 from edison_ci.results.samples import SIDES, Sample, TwoSidedSample
 from edison_ci.stats.arrays import generator_for, seed_of
@@ -321,21 +322,9 @@ def _limit_promise(decision: GateDecision, pairs: Pairs, rule: GateRule) -> Gate
 
 
 def _flips(question: Question, limit: Limit) -> Finding:
-    """Decide on cases that pass on the base and fail on the head.
-
-    Over several variants each case is a cluster: its flips come from one change.
-    """
+    """Decide on cases that pass on the base and fail on the head."""
     counted = question.cells.flips(question.variants, question.clusters)[1]
-    every = [question.cells.pairs(question.metric, (variant,)) for variant in question.variants]
-    cases = [case for paired in every for case in paired.cases]
-    clusters = question.clusters_of(cases)
-    if clusters is None and len(every) > 1:
-        clusters = tuple(cases)
-    pairs = Pairs(
-        tuple(repeats for paired in every for repeats in paired.base),
-        tuple(repeats for paired in every for repeats in paired.head),
-        clusters,
-    )
+    pairs, every = flip_pairs(question.cells, question.variants, question.clusters)
     lost = [
         drop
         for variant, paired in zip(question.variants, every, strict=True)
@@ -344,11 +333,14 @@ def _flips(question: Question, limit: Limit) -> Finding:
     if every and all(_same(paired) for paired in every):
         decision = replace(identical_outputs(pairs.n), kind="level", margin=limit.value)
     else:
-        decision = decide_flips(pairs, limit.value, confidence=question.confidence, lost=lost)
+        decision = decide_flips(
+            pairs, limit.value, confidence=question.confidence, lost=lost, net=question.gate.net
+        )
     missing = sum(paired.missing for paired in every)
     decision = allow_for_missing(decision, missing)
     seen = flips_of(pairs)
-    return Finding(decision, lambda final: wording.flips(final, seen, counted))
+    net = question.gate.net
+    return Finding(decision, lambda final: wording.flips(final, seen, counted, net=net))
 
 
 def _amounts(question: Question) -> Finding:

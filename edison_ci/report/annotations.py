@@ -204,6 +204,9 @@ def _run_annotations(view: RunResult, spots: Spots) -> Iterator[Annotation]:
     name = view.run.experiment + "".join(f", {label}" for label in view.labels)
     on = f"{name}{suite_words(view)}"
     yield from _gates(view, spots, on)
+    if view.notes:
+        title = f"{on}: passes, with a regression"
+        yield Annotation("warning", title, " ".join(view.notes), spots.next(view))
     if view.run.status != RunStatus.COMPLETED and view.missing:
         level: Level = "error" if view.run.verdict == Verdict.ERROR else "warning"
         yield Annotation(level, on, view.missing[0], spots.next(view))

@@ -66,6 +66,7 @@ STATUSES = {
     "ungraded": Look("dot", "none"),
     "advisory": Look("dot", "none"),
     "skipped": Look("dash", "none"),
+    "not gated": Look("dash", "none"),
     "cancelled": Look("dash", "none"),
     "superseded": Look("dash", "none"),
     "pending": Look("dot", "none"),

@@ -53,6 +53,7 @@ from edison_ci.results.run_sentences import (
     cost_text,
     eval_suite_sentence,
     prompt_versions,
+    run_word,
     suite_words,
 )
 
@@ -109,7 +110,7 @@ def html_page(report: Report, runs: Sequence[PageRun], *, unfolded: bool = False
 def result_html(view: RunResult) -> str:
     """Return the scores of one run as an HTML table, for a notebook."""
     run = view.run
-    about = ", ".join((run.verdict or run.status.lower(), *map(str, view.labels)))
+    about = ", ".join((run_word(run), *map(str, view.labels)))
     return data_table(scores_table(view), caption=f"{run.experiment}, run {run.id}: {about}")
 
 
@@ -175,10 +176,11 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
     return {
         "id": run.id,
         "experiment": run.experiment,
-        "verdict": run.verdict or run.status.lower(),
+        "verdict": run_word(run),
         "labels": view.labels,
         "brief": view.on == Side.BASE,
         "headline": view.headline.sentence,
+        "amber": view.headline.amber,
         "lead": _lead(view),
         "cards": [*_cards(view)],
         "limitations": [

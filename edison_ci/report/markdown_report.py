@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 900_000
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""
 ICONS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "⚠️", "skipped": "⏭️"}
+AMBER = "⚠️"
+"""Of a run whose gates pass while something is shown to be worse."""
 _FEW = 8
 """Changes of an eval suite that are shown unfolded."""
 _MOST_COMMAND = 1_000
@@ -64,9 +66,9 @@ class Place:
     """Whether the evaluated commit must be fetched by its id, as the merge that a forge makes."""
 
 
-def markdown(report: Report) -> str:
+def markdown(report: Report, details: ChangeDetails | None = None) -> str:
     """Return the whole report as Markdown."""
-    return fit(list(sections_of(report))).rstrip("\n") + "\n"
+    return fit(list(sections_of(report, details))).rstrip("\n") + "\n"
 
 
 def job_summary(report: Report, *, used: int = 0, details: ChangeDetails | None = None) -> str:
@@ -79,9 +81,24 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
-def headline(verdict: str | None) -> str:
-    """Return the verdict as a heading."""
+def headline(verdict: str | None, *, ungated: str = "", amber: bool = False) -> str:
+    """Return the verdict as a heading; `ungated` stands for it where no gate decided."""
+    if verdict == Verdict.SKIPPED and ungated:
+        return f"📏 edison: {ungated}"
+    if amber:
+        return f"{AMBER} edison: {verdict}, with a regression"
     return f"{ICONS.get(verdict or '', '⏳')} edison: {verdict or 'not finished'}"
+
+
+def _heading(report: Report) -> str:
+    scores = [points(view.overall.composite) for view in report.head_runs]
+    ungated = f"score {scores[0]}" if len(scores) == 1 else f"{len(scores)} experiments measured"
+    amber = report.verdict == Verdict.PASS and any(v.headline.amber for v in report.runs)
+    return headline(report.verdict, ungated=ungated if scores else "", amber=amber)
+
+
+def _icon(view: RunResult) -> str:
+    return AMBER if view.headline.amber else ICONS.get(view.run.verdict or "", "⏳")
 
 
 def sections_of(
@@ -89,7 +106,7 @@ def sections_of(
 ) -> Iterator[Section]:
     """Yield the sections of the report, the most important first."""
     details = details or ChangeDetails()
-    yield Section(headline(report.verdict), tuple(_opening(report)), level=2)
+    yield Section(_heading(report), tuple(_opening(report)), level=2)
     if report.plans:
         yield _planned(report)
     several = len({view.run.experiment for view in report.runs}) > 1
@@ -122,8 +139,7 @@ def _opening(report: Report) -> Iterator[Block]:
         yield "No experiment is affected, so nothing was run."
     headlines = [f"**{inline(_headline(view))}**{_labels(view)}" for view in report.head_runs]
     if len(headlines) > 1:
-        marks = (ICONS.get(view.run.verdict or "", "⏳") for view in report.head_runs)
-        pairs = zip(marks, headlines, strict=True)
+        pairs = zip(map(_icon, report.head_runs), headlines, strict=True)
         yield "\n".join(f"- {mark} {text}" for mark, text in pairs)
     else:
         yield from headlines

@@ -17,10 +17,12 @@ from edison_ci.errors import UsageError
 from edison_ci.git.repository import Repository
 from edison_ci.plan.baseline import VERSION_LABEL, production_version
 from edison_ci.records import Side
+from edison_ci.results.metrics import metric_of
 from edison_ci.results.samples import SIDES, CellSource, TwoSidedSample, Variant
 from edison_ci.results.snapshot import runs_where
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.paired import match_cases
+from edison_ci.stats.paired import Pairs, match_cases
+from edison_ci.stats.scores import units_of
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run, no_run, run_names
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from edison_ci.config.load import Project
+    from edison_ci.results.samples import Paired
     from edison_ci.stats.paired import Matching
     from edison_ci.store.runs import Run
 
@@ -185,6 +188,24 @@ def _contents(cells: TwoSidedSample, side: Side) -> dict[str, str]:
         for case, content in cells.contents(variant, side):
             contents[case] = min(contents.get(case, content), content)
     return contents
+
+
+def flip_pairs(
+    cells: TwoSidedSample, variants: Sequence[Variant], clusters: Mapping[str, str]
+) -> tuple[Pairs, list[Paired]]:
+    """Return the passes of both sides, of all prompts and models, and of each of them alone.
+
+    Over several of them each case is a cluster: its flips come from one change.
+    """
+    metric = metric_of(cells, "flips")
+    every = [cells.pairs(metric, (variant,)) for variant in variants]
+    cases = [case for paired in every for case in paired.cases]
+    groups = units_of(cases, clusters)
+    if groups is None and len(every) > 1:
+        groups = tuple(cases)
+    base = tuple(repeats for paired in every for repeats in paired.base)
+    head = tuple(repeats for paired in every for repeats in paired.head)
+    return Pairs(base, head, groups), every
 
 
 def runs_at_commit(

@@ -162,6 +162,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
     """Return the whole JSON document of a run, with its breakdown, gates and judges."""
     return {
         **detailed(as_json(result), result.breakdown),
+        "notes": [*result.notes],
         "interim": interim_json(result.gates),
         "weak_prompts": [rival.as_json() for rival in result.weak_prompts],
         **(_NO_JUDGES if result.judges is None else result.judges.as_json()),

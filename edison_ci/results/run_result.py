@@ -12,13 +12,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import UsageError
-from edison_ci.records import CellStatus, Move, RunStatus, Side
+from edison_ci.records import CellStatus, Move, RunStatus, Side, Verdict
 from edison_ci.results import cells as result_cells
 from edison_ci.results import comparison as result_comparison
 from edison_ci.results import components as result_components
 from edison_ci.results import (
     decisions,
     leaderboard,
+    regressions,
     run_sentences,
     samples,
     slices,
@@ -87,7 +88,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "cut_off", "missing", "batches", "steered", "fallbacks", "headline",
+    "cut_off", "missing", "batches", "steered", "fallbacks", "notes", "headline",
 )  # fmt: skip
 
 
@@ -185,6 +186,11 @@ class RunResult:
         """The batches that its answers are on their way in."""
         return store_batches.open_batches(self.connection, run_id=self.run.id)
 
+    @property
+    def reserved_microusd(self) -> int:
+        """Of its cost, what is reserved for open batches: the most that they can cost."""
+        return sum(batch.booked_microusd for batch in self.batches)
+
     @cached_property
     def quarantined(self) -> frozenset[str]:
         """The cases that were in quarantine when it was planned."""
@@ -281,7 +287,7 @@ class RunResult:
 
     @cached_property
     def variants(self) -> tuple[Measured, ...]:
-        """Every prompt version with every model, head before base."""
+        """Every prompt with every model, the base before the candidate."""
         return leaderboard.variants_of(self.connection, self.run, self.clusters)
 
     @cached_property
@@ -328,6 +334,13 @@ class RunResult:
     def changed_cases(self, *, most: int | None = None) -> tuple[ChangedCase, ...]:
         """Return the cases that changed since the base, with an answer of each side."""
         return result_triage.changed_cases(self, most=most)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What is shown to be worse although all gates pass, in sentences."""
+        if self.run.verdict != Verdict.PASS or self.run.base_commit is None or not self.ended:
+            return ()
+        return tuple(regressions.regression_notes(self))
 
     @cached_property
     def headline(self) -> Headline:

@@ -81,11 +81,13 @@ class Headline(NamedTuple):
     """The verdict on a run, and the sentence that says why."""
 
     verdict: str
-    """In capitals, such as FAIL; DONE for a run without a verdict, STOPPED for a part of one."""
+    """In capitals, such as FAIL; STOPPED for a part of a run, empty where no gate decided."""
     sentence: str
+    amber: bool = False
+    """Whether the run passes and begins with what is worse all the same."""
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {self.sentence}"
+        return f"{self.verdict}: {self.sentence}" if self.verdict else self.sentence
 
 
 def headline_of(result: RunResult) -> Headline:
@@ -99,8 +101,9 @@ def headline_of(result: RunResult) -> Headline:
             "STOPPED" if run.status in (RunStatus.PAUSED, RunStatus.FAILED) else "RUNNING",
             f"{run.experiment} is {run.status.lower()}{why}; {progress}.",
         )
-    verdict = "DONE" if run.verdict is None else str(run.verdict).upper()
-    return Headline(verdict, f"{_found(result)}.{_gates(result)}")
+    verdict = "" if run.verdict in (None, Verdict.SKIPPED) else str(run.verdict).upper()
+    sentences = [*result.notes, f"{_found(result)}.{_gates(result)}"]
+    return Headline(verdict, " ".join(sentences), bool(result.notes))
 
 
 def _found(result: RunResult) -> str:
@@ -150,6 +153,19 @@ def _gates(result: RunResult) -> str:
     return " The gate passes." if passed == 1 else f" All {passed:,} gates that apply pass."
 
 
+def run_word(run: Run) -> str:
+    """Return the verdict of a run in a word; its status if it has none."""
+    if run.verdict == Verdict.SKIPPED:
+        return NOT_GATED
+    if run.verdict is not None:
+        return str(run.verdict)
+    if run.moving:
+        return "running"
+    return "no gates" if run.status == RunStatus.COMPLETED else str(run.status).lower()
+
+
+NOT_GATED = "not gated"
+"""The word for a run of which no gate decided anything."""
 LISTED = 5
 
 
@@ -299,13 +315,15 @@ def prompt_versions(view: RunResult) -> str:
 
 
 def cost_text(runs: Iterable[RunResult]) -> str:
-    """Return the cost of runs, marked if a part is estimated."""
+    """Return the cost of runs, marked if a part is estimated, and what is reserved."""
     runs = tuple(runs)
     estimated = any(
         view.calls["unknown"] or view.calls["estimated"] or view.run.moving for view in runs
     )
-    total = dollars(sum(view.cost_microusd for view in runs))
-    return f"~{total}" if estimated else total
+    reserved = sum(view.reserved_microusd for view in runs)
+    spent = dollars(sum(view.cost_microusd for view in runs) - reserved)
+    total = f"~{spent}" if estimated else spent
+    return f"{total}, {dollars(reserved)} reserved for batches" if reserved else total
 
 
 def calls_text(calls: Mapping[str, int]) -> str:

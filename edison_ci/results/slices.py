@@ -178,7 +178,7 @@ class Slices:
     def _of(self, case: CaseScore) -> list[_Slice]:
         """Return the slices that a case belongs to."""
         slices = []
-        for slice_, value in (("", ""), *_values(case, self._tags)):
+        for slice_, value in (("", ""), *_values(case[6:], self._tags)):
             key = (case[0], case[1], slice_, value)
             if key not in self._slices:
                 self._slices[key] = _Slice.empty(clustered=self._spread.clustered)
@@ -203,8 +203,9 @@ def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
     return slices.slices()
 
 
-def _values(case: CaseScore, tags_counted: set[str]) -> Iterator[tuple[str, str]]:
-    tags, difficulty, kind, words = case[6:]
+def _values(facts: Sequence[Any], tags_counted: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the slices of a case by its tags, difficulty, kind and number of words."""
+    tags, difficulty, kind, words = facts
     mine = json.loads(str(tags))
     for tag in mine or [case_facts.NONE]:
         if tag in tags_counted or not mine:
@@ -223,6 +224,20 @@ def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, froze
             if tag in tags_counted or tag == case_facts.NONE:
                 cases[tag].add(case)
     return {tag: frozenset(cases[tag]) for tag in sorted(cases)}
+
+
+def cases_by_slice(
+    connection: sqlite3.Connection, run_id: str
+) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the cases of each slice, by its dimension and value."""
+    tags_counted, cases = _tags(connection, run_id), defaultdict[tuple[str, str], set[str]](set)
+    rows = connection.execute(
+        "select case_id, tags, difficulty, kind, words from run_case where run_id = ?", (run_id,)
+    )
+    for case, *facts in rows:
+        for slice_ in _values(facts, tags_counted):
+            cases[slice_].add(case)
+    return {slice_: frozenset(members) for slice_, members in sorted(cases.items())}
 
 
 def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:

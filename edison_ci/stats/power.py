@@ -119,6 +119,24 @@ def cases_for_margin(
     )
 
 
+_CHANCE_FLIPS = 0.15
+"""Share of cases that break by chance from one answer to the next, and as many are repaired."""
+
+
+def flips_limit(n: int) -> float:
+    """Return the ceiling of net flips for a new experiment, in whole percent.
+
+    It is the smallest that an unchanged head keeps with chance 0.8, where answers vary much; half
+    of the cases where they are too few for that.
+    """
+    sd = math.sqrt(2 * _CHANCE_FLIPS)
+    for percent in range(2, 50):
+        needed = cases_for_margin(sd, margin=percent / 100).value
+        if needed is not None and needed <= n:
+            return percent / 100
+    return 0.5
+
+
 def cases_in_clusters(clusters: int | None, size: float) -> int | None:
     """Return the cases of a number of clusters with an average size; None stays None."""
     return None if clusters is None else math.ceil(clusters * size - 1e-9)

@@ -14,7 +14,7 @@ from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import counted as counted
 from edison_ci.numeric import fixed, rounded, whole
 from edison_ci.report.markup import code_spans
-from edison_ci.results.run_sentences import version_names
+from edison_ci.results.run_sentences import run_word, version_names
 from edison_ci.sanitize import lines
 from edison_ci.stats import sentences
 
@@ -123,11 +123,7 @@ def duration(started: str, ended: str | None) -> str:
 
 def status_word(run: Run) -> str:
     """Return the verdict of a run in a word; its status if it has none."""
-    if run.verdict:
-        return str(run.verdict)
-    if run.moving:
-        return "running"
-    return "no gates" if run.status == "COMPLETED" else str(run.status).lower()
+    return run_word(run)
 
 
 def text(value: str | None) -> str:

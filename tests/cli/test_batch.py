@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,8 @@ def test_a_run_in_a_batch_is_paused_and_undecided(
     said = submitted(edison, project)
     assert f"{CASES} requests to small in batch" in said
     assert "less than single calls" in said
+    assert re.search(r"reserved for batches +\$0\.\d+\n", said), "and not called judging"
+    assert re.search(r"0 calls made, 0 reused; ~?\$0, \$0\.\d+ reserved for batches", said)
     (row,) = rows(project, "select status, stopped_by, verdict, complete from run")
     assert row == ("PAUSED", "batch", "inconclusive", 0)
     assert server.chats == 0

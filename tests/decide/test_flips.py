@@ -94,3 +94,14 @@ def test_flips_join_the_family_of_the_other_gates(results: Results) -> None:
     other = {"metric": "composite", "no_worse_than": "base"}
     row = results.decide(FLIPS, other).rows[0]
     assert (row.verdict, row.p_holm) == ("inconclusive", 0.0625)
+
+
+def test_a_net_gate_takes_fixed_cases_off(results: Results) -> None:
+    write(results, 94, broken=13, fixed=11)
+    (row,) = results.decide({"metric": "flips", "at_most": "18%", "net": True}).rows
+    assert row.verdict == "pass"
+    assert row.sentence.startswith(
+        "13 newly failing, 11 fixed of 94 cases, net of fixed ones: at worst "
+    )
+    (row,) = results.decide({"metric": "flips", "at_most": "18%"}).rows
+    assert row.verdict == "inconclusive"

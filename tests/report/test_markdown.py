@@ -17,10 +17,14 @@ from edison_ci.features.github.report_comment import (
 )
 from edison_ci.features.github.sticky_comment import ReportState, marker_line, parse_data
 from edison_ci.records import Move
+from edison_ci.report.annotations import annotations_of
 from edison_ci.report.change_details import ChangeDetails, FileDiff
+from edison_ci.report.html import PageRun, html_page
 from edison_ci.report.markdown import prose
-from edison_ci.report.markdown_report import ICONS, MOST_BYTES, job_summary, markdown
-from edison_ci.results.report import Report
+from edison_ci.report.markdown_report import ICONS, MOST_BYTES, headline, job_summary, markdown
+from edison_ci.results.cells import FailingCells
+from edison_ci.results.report import Report, document
+from edison_ci.results.run_sentences import headline_of
 from edison_ci.results.triage import ChangedCase, ShownAnswer
 from tests.report.conftest import BASE, GATES, GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
@@ -348,3 +352,28 @@ def test_what_does_not_fit_at_all_is_counted(failing: Report) -> None:
     body = comment_body(many)
     assert len(body) <= MOST_CHARACTERS
     assert "more sections, see the job summary" in body
+
+
+def test_a_heading_is_the_score_where_no_gate_decided_and_amber_where_something_is_worse() -> None:
+    assert headline("pass") == "✅ edison: pass"
+    assert headline("pass", amber=True) == "⚠️ edison: pass, with a regression"
+    assert headline("skipped", ungated="score 57.0") == "📏 edison: score 57.0"
+    assert headline("skipped") == "⏭️ edison: skipped"
+
+
+def test_a_passing_run_with_a_regression_is_amber_everywhere(shelf: Shelf) -> None:
+    plot = Plot(drop=0.0, cases=40, gates=GATES[1:])
+    report = shelf.add(plot)
+    assert "## ✅ edison: pass\n" in markdown(report)
+    note = "More cases break than chance gives: 14 newly failing, 4 fixed of 94 cases."
+    (view,) = report.head_runs
+    view.notes = (note,)
+    view.headline = headline_of(view)
+    body = markdown(report)
+    assert "## ⚠️ edison: pass, with a regression\n" in body
+    assert f"**{note} " in body
+    page = html_page(report, [PageRun(view, FailingCells((), 0), {}, ())])
+    assert f'<p class="notice notice-odd"><strong>{note} ' in page
+    assert document(report)["runs"][0]["notes"] == [note]
+    (warning,) = [a for a in annotations_of(report, {}) if note in a.message]
+    assert warning.level == "warning"

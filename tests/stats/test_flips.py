@@ -134,12 +134,12 @@ def passes(broken: int, n: int) -> bool:
 def test_a_lost_answer_of_the_head_counts_as_broken_for_pass_and_never_for_fail() -> None:
     whole = one_each(0, 0, 160)
     assert decide_flips(whole, 0.02).verdict is Verdict.PASS
-    lost = decide_flips(whole, 0.02, lost=[1.0] * 8)
+    lost = decide_flips(whole, 0.02, lost=[1.0] * 16)
     assert (lost.verdict, lost.value) == (Verdict.INCONCLUSIVE, 0.0)
     assert decide_flips(whole, 0.02, lost=[0.0] * 8).verdict is Verdict.PASS
     repeated = Pairs(((1.0, 1.0),) * 160, ((1.0, 1.0),) * 160)
     assert decide_flips(repeated, 0.02).verdict is Verdict.PASS
-    assert decide_flips(repeated, 0.02, lost=[1.0] * 8).verdict is Verdict.INCONCLUSIVE
+    assert decide_flips(repeated, 0.02, lost=[1.0] * 16).verdict is Verdict.INCONCLUSIVE
 
 
 def test_few_clusters_do_not_pass() -> None:
@@ -182,3 +182,19 @@ def test_the_flips_of_several_models_are_those_of_the_case() -> None:
     found = case_flips(base, head)
     assert (found.n, found.newly_failing, found.fixed) == (2, 1, 1)
     assert found.expected == pytest.approx(0.5), "three of four pass: 3 of 6 ways"
+
+
+def test_net_takes_fixed_cases_off_where_no_repeats_show_the_noise() -> None:
+    found = decide_flips(one_each(14, 4, 76), 0.18, net=True)
+    assert (found.verdict, found.value) == (Verdict.INCONCLUSIVE, pytest.approx(10 / 94))
+    assert ONE_ANSWER not in found.notes and found.n_more is not None
+    assert decide_flips(one_each(12, 12, 70), 0.18, net=True).verdict is Verdict.PASS
+    assert decide_flips(one_each(12, 12, 70), 0.18).verdict is Verdict.INCONCLUSIVE
+    assert decide_flips(one_each(40, 4, 50), 0.18, net=True).verdict is Verdict.FAIL
+    lost = decide_flips(one_each(12, 12, 70), 0.18, net=True, lost=[1.0] * 16)
+    assert lost.verdict is Verdict.INCONCLUSIVE, "lost answers count as broken"
+
+
+def test_net_changes_nothing_where_repeats_show_the_noise() -> None:
+    repeated = Pairs(((1, 1),) * 30 + ((1, 0),) * 10, ((1, 1),) * 28 + ((0, 1),) * 12)
+    assert decide_flips(repeated, 0.2, net=True) == decide_flips(repeated, 0.2)

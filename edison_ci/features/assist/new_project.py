@@ -25,6 +25,8 @@ from edison_ci.documents import files as document_files
 from edison_ci.documents import json_text, marks, yaml_edit, yaml_text
 from edison_ci.errors import UsageError
 from edison_ci.features.assist.draft_kinds import prompt_file
+from edison_ci.numeric import percent
+from edison_ci.stats import power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,6 +147,7 @@ class ProjectDraft:
             quoted_name=yaml_edit.scalar(self.name),
             kind=self.data_kind,
             checks="\n".join(self._checks()),
+            flips=self.flips,
             refiner=yaml_edit.scalar(self.refiner),
             **{step: self.fragment(step) for step in FRAGMENTS},
         )
@@ -157,6 +160,11 @@ class ProjectDraft:
         if self.data_kind == "golden" and '"expected":' in self.data:
             rows.insert(0, '  - icontains: {value: "{{ expected }}", weight: 0.5}')
         return rows
+
+    @property
+    def flips(self) -> str:
+        """The limit of net newly failing cases, by the number of cases."""
+        return percent(power.flips_limit(max(1, len(self.data.splitlines()))))
 
     @property
     def refiner(self) -> str:

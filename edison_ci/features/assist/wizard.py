@@ -513,7 +513,11 @@ class Wizard:
             ("iterations", f"{_iterations(loop)} in a loop that improves the prompt"),
             ("cost", f"a run {_cost(run)}, a loop {_cost(loop)}"),
             ("time", f"a run {_time(run)}, a loop {_time(loop)}"),
-            ("gates", "no worse than the base by 10 points; 25% pass; 5% errors at most"),
+            (
+                "gates",
+                "no worse than the base by 10 points; at most "
+                f"{self.draft.flips} newly failing, less fixed; 25% pass; 5% errors at most",
+            ),
         ]
         terminal.table(rows, indent=2)
         for blocker in run.blockers:

@@ -13,6 +13,8 @@ from edison_ci.features.importing.drafts import Message, Names, PromptDraft, fil
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.prompts import HOLE
 from edison_ci.features.importing.templates import convert
+from edison_ci.numeric import percent
+from edison_ci.stats import power
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -262,8 +264,8 @@ class Builder:
             file["judges"] = judges
         if "screen" in other:
             file["safety"] = {"moderation": {"by": self.frame.judge, "action": "block"}}
-        if self.frame.all_must_pass and graded_at_all:
-            file["gates"] = [{"metric": "pass_rate", "at_least": "100%"}]
+        if graded_at_all:
+            file["gates"] = _gates(len(result.rows), all_must_pass=self.frame.all_must_pass)
         return file
 
     def _nothing(self, group: CaseGroup, result: ExperimentDraft) -> dict[str, Json]:
@@ -278,6 +280,13 @@ class Builder:
         for row in result.rows:
             _inputs(row)[name] = ""
         return {"contains": {"value": f"{{{{ {name} }}}}", "name": "ungraded"}}
+
+
+def _gates(cases: int, *, all_must_pass: bool) -> list[Json]:
+    """Return the gates of an import: against the base, and on itself where the tool has that."""
+    limit = percent(power.flips_limit(cases))
+    gates: list[Json] = [{"metric": "flips", "at_most": limit, "net": True}]
+    return [*gates, {"metric": "pass_rate", "at_least": "100%"}] if all_must_pass else gates
 
 
 def _limits(rows: list[dict[str, Json]]) -> dict[str, Json]:

@@ -53,7 +53,8 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
         sentences.append(f"Raise the budget, then continue it: edison resume {run.id}")
     elif run.status is RunStatus.FAILED:
         sentences.append(f"Ask again for what is missing: edison resume {run.id}")
-    mark = f" ({run.simulation})" if run.simulation else ""
+    mark = ", with a regression" if headline.amber else ""
+    mark += f" ({run.simulation})" if run.simulation else ""
     notice = Notice(
         "budget" if by_budget else "run_failed" if bad else "run_completed",
         f"{run.experiment}: {_outcome(run.status, run.verdict, by_budget=by_budget)}{mark}",
