@@ -38,9 +38,13 @@ _MOST_BYTES = 1_000_000
 
 
 def sources_of(
-    connection: sqlite3.Connection, project: Project, report: result_report.Report
+    connection: sqlite3.Connection,
+    project: Project,
+    report: result_report.Report,
+    *,
+    quotes: bool = True,
 ) -> report_files.Sources:
-    """Return what reports need besides the results of the runs."""
+    """Return what reports need besides the results; with `quotes` Markdown may quote answers."""
     private = project.file.settings.private
     return report_files.Sources(
         cases=partial(result_cells.cases_of, connection),
@@ -50,6 +54,7 @@ def sources_of(
         cells=(cells := result_cells.Cells(connection, texts=not private)),
         inputs=partial(_inputs, project),
         known=partial(explanation.known_cases, project, cells),
+        details=partial(details_of, project, report, quotes=quotes),
     )
 
 
@@ -109,8 +114,10 @@ def changed_in(project: Project, report: result_report.Report) -> Changed:
     return {path: lines for path, lines in changed.items() if lines}
 
 
-def details_of(project: Project, report: result_report.Report) -> ChangeDetails:
-    """Return the diffs of prompts, and the cases that changed most, for a pull request.
+def details_of(
+    project: Project, report: result_report.Report, *, quotes: bool = True
+) -> ChangeDetails:
+    """Return the diffs of prompts, and with `quotes` the cases that changed most.
 
     Reads the results file of the report, which must be open.
     """
@@ -118,7 +125,7 @@ def details_of(project: Project, report: result_report.Report) -> ChangeDetails:
     cases = {
         view.run.id: view.changed_cases(most=CANDIDATES)
         for view in report.head_runs
-        if view.ended and not project.file.settings.private
+        if quotes and view.ended and not project.file.settings.private
     }
     return ChangeDetails(tuple(file for file in diffs if file.before != file.after), cases)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from edison_ci.api.evaluation import (
     select_experiments,
 )
 from edison_ci.api.recordings import Recording
+from edison_ci.api.reports import details_of
 from edison_ci.api.sessions import SessionFactory, require_editor
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import RunOptions
@@ -129,8 +131,10 @@ def result(project: Project, wanted: str = "latest") -> Result:
 
 def render_report(project: Project, wanted: str = "latest", *, format: str = "md") -> str:
     """Render the report of a run as text, in a format of `edison report` or of a plugin."""
+    site = Site(project.root, project.file)
     if reporter(format).texts:
-        Site(project.root, project.file).require(Role.VIEWER, f"report --format {format}")
+        site.require(Role.VIEWER, f"report --format {format}")
+    viewer = site.actor().may(Role.VIEWER)
     with open_for_reading(project.root / project.file.results) as reader:
         report = report_of(reader, [result(project, wanted).run])
         private = project.file.settings.private
@@ -138,6 +142,7 @@ def render_report(project: Project, wanted: str = "latest", *, format: str = "md
             cases=lambda view: cases_of(reader, view),
             reasons=not private,
             cells=Cells(reader, texts=not private),
+            details=partial(details_of, project, report, quotes=viewer),
         )
         content = rendered(report, format, sources)
         if isinstance(content, bytes):

@@ -172,7 +172,9 @@ class _Writing:
             self._pages(report, self.out)
             self._tell(report)
             return
-        sources = replace(reports.sources_of(connection, self.project, report), raw=self.raw)
+        viewer = site.actor().may(sites.Role.VIEWER)
+        sources = reports.sources_of(connection, self.project, report, quotes=viewer)
+        sources = replace(sources, raw=self.raw)
         content = reporters.rendered(report, self.kind, sources)
         if self.out is not None:
             files.write_whole(self.out, content)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
+from edison_ci.report.change_details import ChangeDetails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -90,6 +91,8 @@ class Sources:
     """Returns the known cases of failing answers, by id."""
     known: Callable[[RunResult], Mapping[str, Case]] = lambda _: {}
     """Returns the cases of a run that are still what they were, by id."""
+    details: Callable[[], ChangeDetails] = ChangeDetails
+    """Returns the diffs of prompts, and the cases that changed most, for Markdown."""
     raw: bool = False
     """Whether CSV keeps formulas."""
 

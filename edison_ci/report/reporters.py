@@ -103,14 +103,14 @@ def format_by_suffix(suffix: str) -> str:
 
 
 class Markdown(Reporter):
-    """Markdown with ids and scores."""
+    """Markdown with the facts of the comment: diffs of prompts, and cases before and after."""
 
     suffix = ".md"
     texts = False
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return markdown_report.markdown(report)
+        return markdown_report.markdown(report, sources.details())
 
 
 class Document(Reporter):

@@ -81,10 +81,10 @@ class Neighbours(NamedTuple):
 
 
 def answers_to(connection: sqlite3.Connection, run_id: str, case: str) -> list[CaseAnswer]:
-    """Return every answer to a case in a run, head before base."""
+    """Return every answer to a case in a run, the base before the candidate."""
     rows = connection.execute(
         f"select {_COLUMNS} from cell "
-        "where run_id = ? and case_id = ? order by side desc, prompt, model, repeat",
+        "where run_id = ? and case_id = ? order by prompt, model, side, repeat",
         (run_id, case),
     )
     return [CaseAnswer(*row) for row in rows]

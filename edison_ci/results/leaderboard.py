@@ -260,11 +260,11 @@ def leaderboard_row(
 def variants_of(
     connection: sqlite3.Connection, run: Run, clusters: Mapping[str, str]
 ) -> tuple[LeaderboardRow, ...]:
-    """Return the results of each prompt version with a model of a run, head before base."""
+    """Return the results of each prompt with a model of a run, the base before the candidate."""
     case_filter, variants = CaseFilter(clusters), []
     rows = connection.execute(
         "select distinct side, prompt, version, model from cell where run_id = ? "
-        "order by side desc, prompt, model",
+        "order by prompt, model, side",
         (run.id,),
     )
     for side, prompt, version, model in rows.fetchall():

@@ -42,6 +42,8 @@ class FailingCase(NamedTuple):
     """Of its worst answer; None if it could not be graded."""
     newly: bool
     """Whether it passes on the base."""
+    before: float | None
+    """Its mean score on the base, if it is newly failing."""
     why: str
     """In one sentence."""
 
@@ -154,8 +156,14 @@ def _failing(connection: sqlite3.Connection, run: Run, case: str, newly: bool) -
         (run.id, case),
     ).fetchone()
     cell = store_cells.find_cell(connection, run.id, cell_id)
-    why = explanation.outcome_reason(cell)
-    return FailingCase(case, cell.model, cell.repeat, cell.composite, newly, why)
+    why, before = explanation.outcome_reason(cell), None
+    if newly:
+        (before,) = connection.execute(
+            "select avg(composite) from cell where run_id = ? and case_id = ? and side = 'base' "
+            "and prompt = ? and model = ?",
+            (run.id, case, cell.prompt, cell.model),
+        ).fetchone()
+    return FailingCase(case, cell.model, cell.repeat, cell.composite, newly, before, why)
 
 
 _WORST = "status in ('ok', 'skipped'), coalesce(passed, 1), composite, prompt, model, repeat"

@@ -134,7 +134,7 @@ def test_more_repeats_are_taken_until_it_is_clear(looked: Looked) -> None:
         "kind": "repeats", "number": 2, "of": 3, "at": 2, "most": 3, "sentence": None
     }  # fmt: skip
     stored = ask(repeats, "select round, count(*) from decision group by round")
-    assert stored == [(0, 3), (1, 3)], "both looks are kept"
+    assert stored == [(0, 4), (1, 4)], "both looks are kept"
 
 
 def test_gates_without_more_repeats_are_decided_once_at_the_first_look(looked: Looked) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,7 +51,8 @@ def test_a_run_writes_the_reports_it_is_asked_for(edison: Edison, mini: Folder) 
     (suite,) = JUnitXml.fromstring(junit.encode())
     assert (suite.name, suite.tests, suite.skipped) == ("hello", 3, 1)
     assert [test.name for test in suite][1:] == ["ada", "bo"], "after the gate, which has no base"
-    assert "## ⏭️ edison: skipped" in markdown and "cases fail.** (simulated)" in markdown
+    assert re.search(r"## 📏 edison: score \d", markdown), "no gate decided"
+    assert "cases fail.** (simulated)" in markdown
     assert json.loads(sarif)["runs"][0]["properties"]["simulated"] is True
 
 
@@ -61,6 +63,8 @@ def test_a_failed_gate_keeps_its_exit_code_and_has_its_reports(
     assert edison(shop, "run", "--against", "main", *FLAGS).code == 1
     _, markdown, sarif = checked(shop)
     assert markdown.startswith("## ❌ edison: fail")
+    assert "`prompts/support-reply.md`\n\n```diff\n" in markdown and f"+{PLAIN}" in markdown
+    assert "### Cases that changed most" in markdown and "**Newly failing** `" in markdown
     failed = next(
         result
         for result in json.loads(sarif)["runs"][0]["results"]
@@ -293,7 +297,8 @@ def test_strangers_get_no_texts(edison: Edison, measured: Folder) -> None:
     for kind in ("csv", "jsonl", "html", "pdf"):
         done = edison(measured, "report", "--format", kind, "--out", "x")
         assert (done.code, "needs a viewer" in done.err) == (2, True)
-    assert edison(measured, "report").code == 0
+    told = edison(measured, "report")
+    assert (told.code, "```diff" in told.out) == (0, False)
 
 
 def test_a_pdf_is_printed_by_a_browser(

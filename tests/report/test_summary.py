@@ -27,10 +27,10 @@ def test_every_version_with_every_model_has_a_row_with_an_interval(shelf: Shelf)
     rows = [(s.place.side, s.place.model, s.label) for s in view.variants]
     label = "v2+b7c1e290"
     assert rows == [
-        ("head", "large", label),
-        ("head", "small", label),
         ("base", "large", None),
+        ("head", "large", label),
         ("base", "small", None),
+        ("head", "small", label),
     ]
     for one in view.variants:
         assert one.composite is not None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.web.conftest import Stored
 
 
-def test_every_answer_to_a_case_is_there_head_first(
+def test_every_answer_to_a_case_is_there_the_base_first(
     connection: sqlite3.Connection, stored: Stored
 ) -> None:
     found = answers_to(connection, stored.against, "return-how")
@@ -31,7 +31,8 @@ def test_every_answer_to_a_case_is_there_head_first(
         "select id from cell where run_id = ? and case_id = 'return-how'", stored.against
     )
     assert {each.id for each in found} == {cell for (cell,) in cells}
-    assert [each.side for each in found] == sorted((each.side for each in found), reverse=True)
+    order = [(each.prompt, each.model, each.side) for each in found]
+    assert order == sorted(order), "base, then head"
     assert answers_to(connection, stored.against, "no such case") == []
 
 
