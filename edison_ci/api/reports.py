@@ -109,7 +109,7 @@ def changed_in(project: Project, report: result_report.Report) -> Changed:
     """Return the lines of prompts, experiments and models that differ from the base."""
     changed = {
         file.path: report_annotations.changed_lines(file.before, file.after)
-        for file in _changed_files(project, report, prompts_only=False)
+        for file in _changed_files(project, report.head_runs, prompts_only=False)
     }
     return {path: lines for path, lines in changed.items() if lines}
 
@@ -117,26 +117,44 @@ def changed_in(project: Project, report: result_report.Report) -> Changed:
 def details_of(
     project: Project, report: result_report.Report, *, quotes: bool = True
 ) -> ChangeDetails:
-    """Return the diffs of prompts, and with `quotes` the cases that changed most.
+    """Return the diffs of prompts, and the cases that changed most; nothing without `quotes`.
 
     Reads the results file of the report, which must be open.
     """
-    diffs = _changed_files(project, report, prompts_only=True)
+    if not quotes:
+        return ChangeDetails()
     cases = {
         view.run.id: view.changed_cases(most=CANDIDATES)
         for view in report.head_runs
-        if quotes and view.ended and not project.file.settings.private
+        if view.ended and not project.file.settings.private
     }
-    return ChangeDetails(tuple(file for file in diffs if file.before != file.after), cases)
+    return ChangeDetails(prompt_diffs(project, report.head_runs), cases)
+
+
+def prompt_diffs(project: Project, views: Sequence[RunResult]) -> tuple[FileDiff, ...]:
+    """Return the diffs of the prompts of runs since their base; none of one that changed since."""
+    versions = {str(prompt.id): prompt.version for prompt in project.prompts.values()}
+    diffs: dict[str, FileDiff] = {}
+    for view in views:
+        measured = dict(view.prompts)
+        since = {
+            path
+            for name, path in view.files.prompts.items()
+            if measured.get(name, versions.get(name)) != versions.get(name)
+        }
+        for diff in _changed_files(project, [view], prompts_only=True):
+            if diff.path not in since and diff.before != diff.after:
+                diffs.setdefault(diff.path, diff)
+    return tuple(diffs.values())
 
 
 def _changed_files(
-    project: Project, report: result_report.Report, *, prompts_only: bool
+    project: Project, views: Sequence[RunResult], *, prompts_only: bool
 ) -> list[FileDiff]:
     """Return the files of experiments, as they are at the base and now."""
     diffs: dict[str, FileDiff | None] = {}
     repository = None
-    for view in report.head_runs:
+    for view in views:
         if view.run.base_commit is None:
             continue
         repository = repository or git.Repository.find(project.root)

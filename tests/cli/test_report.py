@@ -179,7 +179,7 @@ def test_a_stored_run_is_told_in_every_format(edison: Edison, measured: Folder) 
     (change,) = told["runs"][0]["changes"]
     assert change["verdict"] == "b_better"
     assert {row["side"] for row in told["runs"][0]["scores"]} == {"head", "base"}
-    assert GOOD.partition(".")[2].strip() not in texts["md"]
+    assert GOOD.partition(".")[2].strip() in texts["md"], "in the diff of the prompt"
 
 
 def test_the_ending_of_the_file_says_the_format(edison: Edison, measured: Folder) -> None:

@@ -194,6 +194,7 @@ def test_a_run_begins_with_its_headline_and_what_changed(server: Server, stored:
         assert against is not None
         assert f"Change against main{formats.signed(against.estimate)}" in text
         assert formats.signed_span(against.low, against.high) in text
+        assert "Change of prompts/support-reply.md" in text and 'class="added"' in body
         triage, lists = result.triage(most=0), changed_lists(result, most=200)
         assert triage is not None and triage.flips is not None
         assert triage.flips.counts in text

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import feature
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
+from edison_ci.api.reports import prompt_diffs
+from edison_ci.documents.secrets import redacted
 from edison_ci.records import RunStatus, Side
+from edison_ci.report.components import diff_view
 from edison_ci.results.case_grid import Box, CellActions, case_grid
 from edison_ci.results.case_query import METRICS, SORTS, CaseQuery
 from edison_ci.results.components import ComponentName
@@ -32,10 +35,14 @@ from edison_ci.web.page_context import (
 )
 from edison_ci.web.pages.case_values import values_of_cases
 from edison_ci.web.pages.live import live_view
+from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from markupsafe import Markup
+
+    from edison_ci.config.load import Project
     from edison_ci.results.run_sentences import Headline
     from edison_ci.results.scores import BaseComparison, Totals
     from edison_ci.results.triage import ChangedList
@@ -242,6 +249,8 @@ class RunFindings(NamedTuple):
     flips: str
     """How many cases began to fail or to pass, beside what chance gives; empty without a base."""
     changed: tuple[ChangedList, ...]
+    diffs: tuple[tuple[str, Markup], ...] = ()
+    """Diffs of the prompts since the base, by path."""
 
 
 _CHANGED, _MOST_CHANGED = 5, 200
@@ -252,19 +261,24 @@ def _findings(context: PageContext, run: Run) -> RunFindings | None:
     """Return what a run found; None while it is worked out, and for a very large run."""
     if run.moving or run.cells_planned > MOST_CELLS:
         return None
+    project = project_of(context)
     most = _MOST_CHANGED if context.args.text("changed") == "all" else _CHANGED
     return context.computed(
-        lambda own: _find(RunResult(own.connection, run), most),
+        lambda own: _find(RunResult(own.connection, run), most, project),
         *("findings", run.id, run.finished_at, most),
         cells=run.cells_planned,
     )
 
 
-def _find(result: RunResult, most: int) -> RunFindings:
+def _find(result: RunResult, most: int, project: Project | None) -> RunFindings:
     triage = result.triage(most=0)
     flips = "" if triage is None or triage.flips is None else triage.flips.counts
     changed = changed_lists(result, most=most) if result.ended and result.run.base_commit else ()
-    return RunFindings(result.headline, result.against, flips, changed)
+    diffs = () if project is None or not changed else prompt_diffs(project, [result])
+    views = tuple(
+        (diff.path, diff_view(redacted(diff.before), redacted(diff.after))) for diff in diffs
+    )
+    return RunFindings(result.headline, result.against, flips, changed, views)
 
 
 def _cached_count(context: PageContext, run: Run, key: Hashable, work: Callable[[], int]) -> int:
