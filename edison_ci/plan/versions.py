@@ -74,6 +74,10 @@ def commit_of_version(path: str, root: Path, repository: Repository, version: st
     return next((moment.commit for moment in moments if moment.version.startswith(version)), None)
 
 
+_MOST_TEXTS = 200
+"""Newest texts of a prompt that are searched for a version; a page waits for it."""
+
+
 def prompt_text(root: Path, path: str, version: str, commit: str | None) -> Prompt | None:
     """Return the prompt file that had a version: at a commit, else in the history of the branch."""
     repository = Repository.find(root)
@@ -88,8 +92,9 @@ def prompt_text(root: Path, path: str, version: str, commit: str | None) -> Prom
                 return prompt
     if repository.head() is None:
         return None
-    found, data = texts.first_commits().get(version, (None, b""))
-    return None if found is None else texts.read(found, data)
+    former = repository.first_parent_texts(texts.place, ref="HEAD")[-_MOST_TEXTS:]
+    prompts = (texts.read(*text) for text in reversed(former))
+    return next((prompt for prompt in prompts if prompt and prompt.version == version), None)
 
 
 class _Moment(NamedTuple):

@@ -273,4 +273,10 @@ async def test_filters_apply_at_once_and_addresses_stay_short(
     assert page.url.endswith(f"/run/{stored.against}?tag=hostile")
     await page.check("#failed")
     await page.wait_for_url("**failed=1*")
+    assert "show=" not in page.url
+    await page.check("input[name=show][value=policy]")
+    await page.wait_for_url("**show=policy*")
+    assert "message" in await page.inner_text("table.answers >> nth=-1 >> thead")
+    await page.uncheck("input[name=show][value=policy]")
+    await page.wait_for_url(lambda address: "show=" not in address)
     assert watched.wrong == []

@@ -112,7 +112,7 @@ def _read(
         total,
         page,
         {dimension: _choices(dimension, values) for dimension, values in counts.items()},
-        columns_of({case.id: case for case in shown}, filters.shown or usual),
+        columns_of({case.id: case for case in shown}, usual, filters.shown),
         case_results(context.connection, run_id, [case.id for case in shown]),
         plain,
     )

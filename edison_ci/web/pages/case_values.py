@@ -41,6 +41,8 @@ class ValueColumns(NamedTuple):
     names: tuple[str, ...] = ()
     """What there is to choose from: the inputs, and `expected` if a case has it."""
     shown: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+    """What is shown without a choice."""
     rows: Mapping[str, Mapping[str, str]] = {}
     """Values by case and name; a case that has changed since the run has none."""
     waiting: bool = False
@@ -67,12 +69,12 @@ def values_of_cases(
     found = context.computed(
         lambda own: (
             unchanged_cases(project, experiment, hashes),
-            chosen or usual_columns(project, experiment),
+            usual_columns(project, experiment),
         ),
-        *("cases", run.id, tuple(hashes.items()), chosen, files),
+        *("cases", run.id, tuple(hashes.items()), files),
         cells=0 if quick else MOST_CELLS,
     )
-    return ValueColumns(waiting=True) if found is None else columns_of(*found)
+    return ValueColumns(waiting=True) if found is None else columns_of(*found, chosen)
 
 
 def case_files(project: Project, experiment: Experiment) -> tuple[tuple[int, ...], bool]:
@@ -86,12 +88,15 @@ def case_files(project: Project, experiment: Experiment) -> tuple[tuple[int, ...
     return times, sum(file.st_size for file in files) <= _QUICK_BYTES
 
 
-def columns_of(cases: Mapping[str, Case], chosen: Collection[str]) -> ValueColumns:
-    """Return the values of cases as columns."""
+def columns_of(
+    cases: Mapping[str, Case], usual: Collection[str], chosen: Collection[str]
+) -> ValueColumns:
+    """Return the values of cases as columns: those that are chosen, or the usual ones."""
     rows = {name: _values(case) for name, case in cases.items()}
     names = tuple(dict.fromkeys(name for row in rows.values() for name in row if name != EXPECTED))
     names += tuple({EXPECTED for row in rows.values() if EXPECTED in row})
-    return ValueColumns(names, tuple(name for name in names if name in chosen), rows)
+    shown = chosen or usual
+    return ValueColumns(names, tuple(name for name in names if name in shown), tuple(usual), rows)
 
 
 def usual_columns(project: Project, experiment: Experiment) -> tuple[str, ...]:

@@ -16,6 +16,11 @@
       for (const field of form.querySelectorAll("input[name], select[name]")) {
         if (!field.value) field.disabled = true;
       }
+      // Nor is a choice of columns that is the usual one.
+      for (const set of form.querySelectorAll("fieldset")) {
+        const boxes = [...set.querySelectorAll("input[type=checkbox]")];
+        set.disabled = boxes.every((box) => box.checked === box.hasAttribute("data-usual"));
+      }
     });
   }
   window.addEventListener("pageshow", () => {
