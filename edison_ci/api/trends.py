@@ -9,7 +9,7 @@ from edison_ci import feature, utc
 from edison_ci.api.rankings import measured_names
 from edison_ci.decide import recommendation
 from edison_ci.documents.record_json import Document, as_document, fields_of
-from edison_ci.results import scores, stored_runs
+from edison_ci.results import scores, snapshot, stored_runs
 from edison_ci.results import trends as result_trends
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def experiment_trends(
 
 def _run_json(point: TrendRun) -> Document:
     return {
-        **fields_of(point.run, "simulated", run_id="id", time="created_at"),
+        **fields_of(point.run, "simulated", run_id="id", time="created_at", prompts="labels"),
+        "source": snapshot.source_of(point.run)._asdict(),
         "composite": scores.interval_json(point.composite),
         "pass_rate": scores.interval_json(point.pass_rate),
         **fields_of(point, "cost_microusd", "answer_cost_microusd", "changed", "comparable"),

@@ -25,7 +25,6 @@ from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
 from edison_ci.documents.record_json import as_document
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.git import command
 from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
 
@@ -285,7 +284,7 @@ def _branch(repository: git.Repository) -> str:
     default = repository.default_branch()
     if default is not None:
         return default.removeprefix("origin/")
-    return command.run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root).line
+    return repository.branch() or ""
 
 
 def _is_result(name: str) -> bool:

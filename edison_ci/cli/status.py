@@ -105,7 +105,10 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
     if not summaries:
         terminal.note("no run yet: edison run")
         return
-    rows = [("run", "experiment", "trigger", "status", "verdict", "score", "cells", "cost")]
+    rows: list[tuple[str, ...]] = [
+        ("run", "experiment", "trigger", "status", "verdict", "score", "cells", "cost", "prompt",
+         "commit"),
+    ]  # fmt: skip
     rows += [
         (
             s.run.id,
@@ -116,10 +119,14 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
             points(s.overall.composite),
             f"{sum(s.cells.values()) - s.cells['total']:,}/{s.cells['total']:,}",
             cost_text([s]),
+            snapshot.prompt_labels(s.run),
+            snapshot.source_of(s.run).words,
         )
         for s in summaries
     ]
-    terminal.table(rows, right=(6, 7), drop=(2, 6, 7))
+    if not any(row[-1] for row in rows[1:]):  # without a repository
+        rows = [row[:-1] for row in rows]
+    terminal.table(rows, right=(6, 7), drop=(2, 6, 7, 8, 9)[: len(rows[0]) - 5])
     trials = [s.run for s in summaries if s.run.is_trial and s.run.status == RunStatus.PAUSED]
     for name in dict.fromkeys(run.experiment for run in trials):
         terminal.note(

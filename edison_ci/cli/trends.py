@@ -12,6 +12,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide import recommendation
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
+from edison_ci.results import snapshot
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def _show(terminal: Terminal, trend: ExperimentTrend, days: str) -> None:
         return
     newest = trend.points[-_SHOWN:]
     table: list[tuple[str, ...]] = [
-        ("", "time", "score", "passed", "cost", "cost/answer", "latency", "")
+        ("", "time", "score", "passed", "cost", "cost/answer", "latency", "prompt", "commit", "")
     ]
     table += [_row(point) for point in newest]
-    terminal.table(table, right=(4, 5))
+    terminal.table(table, right=(4, 5), drop=(8, 7))
     if len(trend.points) > len(newest):
         terminal.note(f"{len(trend.points) - len(newest):,} older runs are in the sparklines only")
     if len(trend.points) > 1:
@@ -105,6 +106,8 @@ def _row(point: TrendRun) -> tuple[str, ...]:
         dollars(point.cost_microusd),
         dollars(point.answer_cost_microusd),
         milliseconds(point.p50_ms, point.p95_ms),
+        snapshot.prompt_labels(point.run),
+        snapshot.source_of(point.run).words,
         "; ".join(marks),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,26 @@ def plan_snapshot(
         "doubts": [[*doubt] for doubt in dict.fromkeys((*options.doubts, *project.doubts))],
         "push": options.push,
         "outside": sorted(options.selection.narrow(sides[Side.HEAD]).outside),
+        "git": checkout_of(project.root),
     }
     return json.dumps({**snapshot, "command line": chosen}, sort_keys=True, default=str)
+
+
+def checkout_of(root: Path) -> dict[str, str | None] | None:
+    """Return the commit, branch and author that are checked out; None without a commit.
+
+    A job of GitHub has no branch checked out, and names it in its environment.
+    """
+    repository = Repository.find(root)
+    head = None if repository is None else repository.head()
+    if repository is None or head is None:
+        return None
+    branch = repository.branch() or os.environ.get("GITHUB_HEAD_REF")
+    return {
+        "commit": head,
+        "branch": branch or os.environ.get("GITHUB_REF_NAME") or None,
+        "author": next((name for name, _ in repository.authors(most=1)), None),
+    }
 
 
 def changed_places(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -95,6 +95,11 @@ class Repository:
         """Return the commit that is checked out; None before the first one."""
         return self._commit("HEAD")
 
+    def branch(self) -> str | None:
+        """Return the branch that is checked out; None if there is none."""
+        answer = self._ask("symbolic-ref", "--quiet", "--short", "HEAD")
+        return answer.line if answer.code == 0 else None
+
     def prefix_of(self, folder: Path) -> str:
         """Return the path of a folder in the repository with a slash; '' for its root."""
         path = folder.resolve().relative_to(self.root).as_posix()

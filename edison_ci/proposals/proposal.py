@@ -21,7 +21,7 @@ from edison_ci.documents.files import make_folder
 from edison_ci.documents.secrets import hidden
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.git.command import fetch, run_git
+from edison_ci.git.command import fetch
 from edison_ci.git.forge import Change, ProposalAction, ProposalResult, SuggestedLines
 from edison_ci.proposals.branches import (
     BranchState,
@@ -216,18 +216,12 @@ def current_event() -> Event | None:
     return read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
 
 
-def current_branch(repository: Repository) -> str | None:
-    """Return the branch that is checked out; None if there is none."""
-    done = run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root)
-    return done.line if done.code == 0 else None
-
-
 def branch_names(review: ReviewContext) -> list[str]:
     """Return the default branch and the current one, without branches of edison."""
     repository, remote = needs_repository(review), review.hosting.remote
     default = repository.default_branch()
     short = default.removeprefix(f"{remote}/") if default and remote else default
-    names = dict.fromkeys(name for name in (short, current_branch(repository)) if name)
+    names = dict.fromkeys(name for name in (short, repository.branch()) if name)
     return [name for name in names if not name.startswith("edison/") or name == short]
 
 
@@ -532,7 +526,7 @@ async def _own_pull_request(review: ReviewContext, github: ReviewForge) -> PullR
     if event is not None and event.number is not None and event.trusted:
         pull = await github.pull_request(event.number)
     else:
-        branch = current_branch(needs_repository(review))
+        branch = needs_repository(review).branch()
         own = await github.find_pull_request(branch) if branch else None
         if own is None:
             return None

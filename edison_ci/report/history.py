@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.numeric import dollars, milliseconds, percent, score
+from edison_ci.numeric import NOTHING, dollars, milliseconds, percent, score
 from edison_ci.report.components import data_table, figure, scrolled
 from edison_ci.report.document import Column, Table
 from edison_ci.report.html import whole_page
 from edison_ci.report.markup import element
 from edison_ci.report.spreadsheet import cell_text
+from edison_ci.results.snapshot import RunSource, source_of
 from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ COLUMNS = (
     "experiment", "run_id", "run_started", "verdict", "simulation", "commit", "prompt", "version",
     "label", "model", "cases", "score", "score_low", "score_high", "pass_rate", "pass_rate_low",
     "pass_rate_high", "answers", "errors", "answer_cost_microusd", "tokens_in", "tokens_out",
-    "latency_p50_ms", "latency_p95_ms",
+    "latency_p50_ms", "latency_p95_ms", "branch", "author",
 )  # fmt: skip
 """Stable columns."""
 
@@ -32,7 +33,7 @@ def history_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield a record for each run, prompt and model, oldest run first."""
     for index, point in enumerate(points):
-        run = point.run
+        run, source = point.run, source_of(point.run)
         for trend in trends:
             totals = trend.totals[index]
             if totals is None:
@@ -44,6 +45,7 @@ def history_records(
                 composite.n, composite.estimate, composite.low, composite.high, rate.estimate,
                 rate.low, rate.high, totals.answers, totals.error, totals.answer_cost_microusd,
                 totals.tokens_in, totals.tokens_out, totals.p50_ms, totals.p95_ms,
+                source.branch, source.author,
             )  # fmt: skip
             yield dict(zip(COLUMNS, values, strict=True))
 
@@ -61,11 +63,17 @@ def history_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 _SHOWN = (
-    Column("run"), Column("verdict"), Column("prompt"), Column("model"),
+    Column("run"), Column("commit"), Column("verdict"), Column("prompt"), Column("model"),
     Column("score", numeric=True), Column("pass rate", numeric=True),
     Column("cases", numeric=True), Column("cost per answer", numeric=True),
     Column("latency p50", numeric=True), Column("errors", numeric=True),
 )  # fmt: skip
+
+
+def _source(record: dict[str, Any]) -> str:
+    """Return commit, branch and author of a record, as far as they are known."""
+    named = RunSource(record["commit"], record["branch"], record["author"], changed=False)
+    return named.words or NOTHING
 
 
 def history_page(name: str, records: Sequence[dict[str, Any]], charts: Sequence[Drawing]) -> str:
@@ -73,6 +81,7 @@ def history_page(name: str, records: Sequence[dict[str, Any]], charts: Sequence[
     rows = tuple(
         (
             f"{record['run_started'][:16].replace('T', ' ')} {record['simulation']}".strip(),
+            _source(record),
             str(record["verdict"] or "no gates"),
             f"{record['prompt']} {record['label'] or record['version']}",
             record["model"],

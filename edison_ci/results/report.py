@@ -11,7 +11,7 @@ from edison_ci.records import Side, Verdict
 from edison_ci.results.decisions import interim_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.scores import interval_json
-from edison_ci.results.snapshot import eval_suite_of, outputs_of
+from edison_ci.results.snapshot import eval_suite_of, outputs_of, source_of
 from edison_ci.sanitize import json_text
 from edison_ci.stats.slices import Moments
 
@@ -207,6 +207,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "wall_s": result.wall_s,
         "created_at": run.created_at,
         "finished_at": run.finished_at,
+        "source": source_of(run)._asdict(),
         "models": [
             {**_scored(scored), "cut_off": cuts.get((scored.prompt, scored.model), 0)}
             for scored in result.models

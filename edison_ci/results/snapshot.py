@@ -248,6 +248,45 @@ def command_line_of(run: Run) -> dict[str, Any]:
     return _dict(snapshot_of(run).get("command line"))
 
 
+class RunSource(NamedTuple):
+    """The files that a run was made with, as a line of a list of runs names them."""
+
+    commit: str | None
+    """What was checked out."""
+    branch: str | None
+    author: str | None
+    """Of the commit."""
+    changed: bool
+    """Whether files of the run differed from the commit."""
+
+    @property
+    def words(self) -> str:
+        """Commit, branch and author, as far as they are known."""
+        if self.commit is None:
+            return ""
+        parts = [self.commit[:8], *(("changed",) if self.changed else ())]
+        parts += [f"on {self.branch}"] if self.branch else []
+        return " ".join(parts) + (f", {self.author}" if self.author else "")
+
+
+def source_of(run: Run) -> RunSource:
+    """Return the commit, branch and author of a run; earlier runs know the commit only."""
+    stored = _dict(command_line_of(run).get("git"))
+    commit, branch, author = (
+        str(stored[key]) if stored.get(key) else None for key in ("commit", "branch", "author")
+    )
+    changed = commit is not None and run.commit_id is None and not run.grades_imports
+    return RunSource(run.commit_id or commit, branch, author, changed)
+
+
+def prompt_labels(run: Run) -> str:
+    """Return the versions of the prompts of a run, as v3 or NAME v3 of several."""
+    labels = run.labels
+    if len(labels) == 1:
+        return next(iter(labels.values()))
+    return ", ".join(f"{prompt} {label}" for prompt, label in labels.items())
+
+
 def is_redacted(run: Run) -> bool:
     """Whether personal data was removed before answers were stored and graded."""
     kept = snapshot_of(run)

@@ -15,6 +15,7 @@ from edison_ci.numeric import counted as counted
 from edison_ci.numeric import fixed, rounded, whole
 from edison_ci.report.markup import code_spans
 from edison_ci.results.run_sentences import run_word, version_names
+from edison_ci.results.snapshot import prompt_labels, source_of
 from edison_ci.sanitize import lines
 from edison_ci.stats import sentences
 
@@ -150,6 +151,16 @@ def shorten(value: str, most: int = 120) -> str:
 def version(hash_: str, label: str | None = None) -> str:
     """Return label and short hash of a version."""
     return " ".join(version_names(label, hash_))
+
+
+def run_versions(run: Run) -> str:
+    """Return the versions of the prompts of a run."""
+    return text(prompt_labels(run))
+
+
+def run_source(run: Run) -> str:
+    """Return commit, branch and author of a run."""
+    return text(source_of(run).words)
 
 
 def sentence(value: str | None) -> Markup:

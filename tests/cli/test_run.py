@@ -226,6 +226,7 @@ def test_status_lists_runs_and_shows_one(edison: Edison, project: Folder) -> Non
     listed = edison(project, "status").out.splitlines()
     assert listed[0].split() == [
         "run", "experiment", "trigger", "status", "verdict", "score", "cells", "cost",
+        "prompt",
     ]  # fmt: skip
     assert len(listed) == 3
     assert "40/40" in listed[1]

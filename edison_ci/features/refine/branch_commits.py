@@ -10,7 +10,6 @@ from edison_ci.git.forge import Change
 from edison_ci.proposals.branches import PlainGit, is_same_change
 from edison_ci.proposals.context import needs_repository
 from edison_ci.proposals.prompt_file import apply_suggestion
-from edison_ci.proposals.proposal import current_branch
 from edison_ci.proposals.proposal_text import message_of, title_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def commit_to_branch(
     assert loop.base_commit is not None, "and a commit at which the branch starts"
     change = Change(
         branch=loop.branch,
-        base=current_branch(repository) or "HEAD",
+        base=repository.branch() or "HEAD",
         base_commit=loop.base_commit,
         files={review.in_repository(suggestion.path): after},
         key=suggestion.hash,

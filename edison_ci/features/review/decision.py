@@ -47,7 +47,7 @@ def apply_here(review: ReviewContext, suggestion: suggestions.Suggestion) -> str
         document_files.replace_file(review.project.root, suggestion.path, after)
         return None
     place = review.in_repository(suggestion.path)
-    branch = review_proposal.current_branch(repository)
+    branch = repository.branch()
     if branch is None:
         raise UsageError(
             "no branch is checked out to commit to",
