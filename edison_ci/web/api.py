@@ -45,6 +45,7 @@ from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import authenticate, caller_key, current_site, header
 from edison_ci.web.page_context import PREFIX
 from edison_ci.web.security import PAGE_HEADERS, RateLimit
+from edison_ci.web.traces import error_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -468,6 +469,7 @@ def error_reply(error: EdisonError) -> Any:
     code = error.own_code if isinstance(error, ApiError) else error.code
     body = {"code": code, "message": error.message, "hint": error.hint or ""}
     body |= error.more if isinstance(error, ApiError) else {}
+    body |= error_mark()._asdict()
     return json_reply(status, {"error": body})
 
 

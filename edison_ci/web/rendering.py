@@ -17,6 +17,7 @@ from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor
 from edison_ci.web.page_context import PREFIX, SITE_AREA, Links, Page, PageInstead, areas
 from edison_ci.web.security import PAGE_HEADERS
+from edison_ci.web.traces import error_mark
 
 _ASSETS = {
     "edison.css": ("edison_ci.report", "text/css; charset=utf-8"),
@@ -76,7 +77,8 @@ async def render_page(
 
 def problem_page(status: int, message: str, hint: str = "") -> Page:
     """Return the page of an error."""
-    return Page("missing", _TITLES.get(status, "Error"), {"message": message, "hint": hint})
+    values = {"message": message, "hint": hint, "mark": error_mark()}
+    return Page("missing", _TITLES.get(status, "Error"), values)
 
 
 async def render_error(datasette: Any, request: Any, links: Links, error: EdisonError) -> Any:

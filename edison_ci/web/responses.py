@@ -41,6 +41,7 @@ from edison_ci.web.requests import args_of, links_to, requested_database
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import end_github, invitation, sign_in, sign_out, start_github, you
 from edison_ci.web.streams import export, run_events, try_events
+from edison_ci.web.traces import error_mark
 
 if TYPE_CHECKING:
     import sqlite3
@@ -261,7 +262,7 @@ def error_response(
         return None
     status = getattr(exception, "status", 500)
     if status == 500 and not isinstance(exception, EdisonError):
-        logger.error("a page failed", exc_info=exception)
+        logger.error("a page failed", exc_info=exception, extra={"trace_id": error_mark().trace_id})
 
     async def respond() -> Any:
         databases = await results_databases(datasette)
@@ -271,7 +272,8 @@ def error_response(
         # The text of an unexpected error may contain data of the results.
         text = str(exception) if status != 500 else f"a bug in edison: {type(exception).__name__}"
         if request.path.partition("?")[0].endswith(".json"):
-            return Response.json({"ok": False, "error": text, "status": status}, status=status)
+            body = {"ok": False, "error": text, "status": status, **error_mark()._asdict()}
+            return Response.json(body, status=status)
         page = problem_page(status, text)
         return await render_page(datasette, request, links, page, status)
 
@@ -295,7 +297,8 @@ def forbidden_response(
             entry = site.entry(actor, f"refused: {message}", request.path, after=text)
             await asyncio.to_thread(site.note, entry)
         if request.path.partition("?")[0].endswith(".json"):
-            return Response.json({"ok": False, "error": text, "status": 403}, status=403)
+            body = {"ok": False, "error": text, "status": 403, **error_mark()._asdict()}
+            return Response.json(body, status=403)
         name = next(name for name in datasette.databases if not name.startswith("_"))
         links = Links(datasette.urls.path, name, several=False)
         page = problem_page(403, text, "ask an admin, or use the pages instead")

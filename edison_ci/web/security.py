@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import re
 import time
@@ -25,6 +26,7 @@ from edison_ci.web.identity import (
     header,
 )
 from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN, TRANSFER
+from edison_ci.web.traces import begin_trace, error_mark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
     App = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
+logger = logging.getLogger(__name__)
+_ERROR = 400
+"""Status from which a response is an error."""
 
 # Datasette works for every facet and repeats every parameter in every link, so an address with
 # hundreds of them takes seconds and returns hundreds of megabytes. Rows, time and value length are
@@ -205,7 +210,7 @@ def with_guard(datasette: Any, app: App) -> App:
         if settings is None or scope["type"] != "http":
             await app(scope, receive, send)
             return
-        send = _counted(send, settings, scope)
+        send = _counted(send, settings, scope, begin_trace(scope))
         send = _with_headers(send, _STRICT if settings.access.tls else {})
         actor: Actor | None = None
         refusal = _request_refusal(scope, settings)
@@ -254,9 +259,9 @@ def _is_open(settings: ServerSettings, path: str) -> bool:
 
 
 def _counted(
-    send: Any, settings: ServerSettings, scope: Mapping[str, Any]
+    send: Any, settings: ServerSettings, scope: Mapping[str, Any], trace_id: str
 ) -> Callable[[dict[str, Any]], Awaitable[None]]:
-    """Count a request when its response begins; streams last for minutes."""
+    """Count a request when its response begins; streams last for minutes. Log an error."""
     begun = time.perf_counter()
 
     async def sent(message: dict[str, Any]) -> None:
@@ -264,6 +269,9 @@ def _counted(
             seconds = time.perf_counter() - begun
             name = page_name(_path(scope))
             settings.traffic.count(name, scope["method"], message["status"], seconds)
+            if message["status"] >= _ERROR:
+                about = {"page": name, "status": message["status"], "trace_id": trace_id}
+                logger.info("a request was answered with an error", extra=about)
         await send(message)
 
     return sent
@@ -435,10 +443,12 @@ def _is_cross_site(scope: Mapping[str, Any], host: str, *, secure: bool) -> bool
 
 
 async def _refuse(send: Any, refusal: Refusal, *, api: bool) -> None:
-    text, kind = refusal.text, "text/plain; charset=utf-8"
+    mark = error_mark()
+    text = f"{refusal.text}\n{mark.time}, trace {mark.trace_id}"
+    kind = "text/plain; charset=utf-8"
     if api:
-        told = {"code": "refused", "message": refusal.text, "hint": ""}
-        text, kind = json.dumps({"error": told}), "application/json; charset=utf-8"
+        error = {"code": "refused", "message": refusal.text, "hint": "", **mark._asdict()}
+        text, kind = json.dumps({"error": error}), "application/json; charset=utf-8"
     body = f"{text}\n".encode()
     found = {"content-type": kind, **PAGE_HEADERS, **refusal.headers}
     found["cache-control"] = "private, no-store"
