@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.feature import WITHOUT, features
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.database import open_database
 from tests.timing import PATIENCE_S
@@ -117,6 +118,17 @@ def test_a_person_is_forgotten_in_every_file_and_the_numbers_stay(
     assert edison(ran, "admin", "db", "restore", str(backup), "--yes").code == 0
     assert edison(ran, "admin", "audit", "--verify").code == 0
     assert edison(ran, "notifications", "list").code == 0
+
+
+def test_the_tables_of_features_that_are_off_are_treated_too(
+    edison: Edison, ran: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off = [each.name for each in features() if each.name != "upkeep"]
+    monkeypatch.setenv(WITHOUT, ",".join(off))
+    done = edison(ran, "admin", "forget", "--person", PERSON, "--yes", "--json")
+    removed = json.loads(done.out)["results"]
+    assert removed["notification.message"] == removed["suggestion_comment.text"] == 1
+    assert holding(ran) == {"datasets/names.jsonl"}
 
 
 def test_the_audit_has_counts_and_a_hash(edison: Edison, ran: Folder) -> None:
