@@ -232,7 +232,7 @@ class Accounts:
         until = utc.timestamp(self.site.clock() + dt.timedelta(days=days))
         invitation = Invitation(name, member.role, actor.name, until)
         made = {"role": member.role, "expires_at": until}
-        entry = self.site.entry(actor, "roles invite", name, after=made)
+        entry = self.site.entry(actor, "roles link", name, after=made)
         self.file.put_invitation(invitation, _sha256(key), lambda _: self._write_down(entry))
         return invitation, key
 

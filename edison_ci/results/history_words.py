@@ -332,7 +332,9 @@ _AUDIT: dict[str, str | Callable[[AuditEntry], str]] = {
     "roles set": "made {entity} {after}, before: {before}",
     "roles remove": "removed the member {entity}",
     "roles transfer": "transferred the project to {entity}",
+    "accept invitation": "set a password by invitation",
     "roles invite": "proposed {entity} as {after[role]}",
+    "roles link": "made a link for {entity} to set a password",
     "roles sync": "wrote the code owners in {entity}",
     "roles revoke": "revoked the access of {entity}",
 }
