@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Site
     from edison_ci.cli.options import CliState
     from edison_ci.cli.terminal import Terminal
+    from edison_ci.config.cases import Units
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.errors import Problem
@@ -218,11 +219,17 @@ def results_of(project: ProjectPlace) -> Iterator[sqlite3.Connection]:
         yield runs.connection
 
 
-def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
-    """Yield the cases of an experiment; raises ConfigError at the end if a row is invalid."""
+def cases_of(
+    project: Project, experiment: Experiment, units: Units | None = None
+) -> Iterator[Case]:
+    """Yield the cases of an experiment; raises ConfigError at the end if a row is invalid.
+
+    `units` gets the clusters of all cases, also of those that are not chosen.
+    """
     if not experiment.file.data:
         return
     feed = project.cases(experiment)
+    feed.units = units
     yield from feed
     if feed.problems:
         raise ConfigError(feed.problems)

@@ -11,6 +11,7 @@ import operator
 import re
 import unicodedata
 from array import array
+from collections import Counter
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -26,7 +27,7 @@ from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean, mixed_scripts, odd_character
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
     from edison_ci.config.experiment import DatasetEntry, Split
     from edison_ci.config.screens import TextScreens
@@ -185,6 +186,51 @@ class _BadRowError(Exception):
         self.path, self.code, self.message, self.hint = path, code, message, hint
 
 
+MOST_RANKED = 200
+"""Clusters up to which the share is exact."""
+
+
+class Units:
+    """The clusters of the cases of datasets, as far as a holdout needs them."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        """All of them, or one more than can be ranked."""
+
+    def add(self, case: Case) -> bool:
+        """Add the cluster of a case; return whether further ones are needed."""
+        self.names.add(unit_of(case))
+        return self.ranked
+
+    @property
+    def ranked(self) -> bool:
+        """Whether they are few enough for an exact share."""
+        return len(self.names) <= MOST_RANKED
+
+
+class HoldoutCount:
+    """How many of some cases are held out, counted while they are read for another reason."""
+
+    def __init__(self, split: Split | None) -> None:
+        self._split = split
+        self._by_hash = 0
+        self._by_unit: Counter[str] = Counter()
+
+    def add(self, case: Case) -> None:
+        """Count a case."""
+        if self._split is None:
+            return
+        self._by_hash += is_holdout(case, self._split)
+        if len(self._by_unit) <= MOST_RANKED:
+            self._by_unit[unit_of(case)] += 1
+
+    def of(self, units: Units) -> int:
+        """Return the number of held-out cases; `units` are the clusters of all datasets."""
+        if self._split is None or not units.ranked:
+            return self._by_hash
+        return sum(self._by_unit[name] for name in lowest_units(self._split, units.names))
+
+
 @dataclass(slots=True)
 class CaseFeed:
     """Streams the cases of several dataset files once, and collects their problems."""
@@ -195,6 +241,8 @@ class CaseFeed:
     problems: list[Problem] = field(default_factory=list)
     redact: Redact | None = None
     """Applied to every case before anything else gets it, if the experiment redacts inputs."""
+    units: Units | None = None
+    """Gets the cluster of every case, also of those that are not chosen."""
 
     def __iter__(self) -> Iterator[Case]:
         kept = HashIndex()
@@ -211,7 +259,7 @@ class CaseFeed:
         seen = HashIndex()
         several = len(self.entries) > 1
         reader = RowReader(self.tree, entry, self.types, self.problems)
-        keep, kind, types = _condition(entry), entry.kind, self._types()
+        keep, kind, types, units = _condition(entry), entry.kind, self._types(), self.units
         repeated: list[_Repeated] = []
         for row in reader:
             try:
@@ -222,6 +270,8 @@ class CaseFeed:
                 reader.report(Problem(where, bad.code, message, bad.hint))
                 continue
             case.line = reader.line
+            if units is not None and not units.add(case):
+                units = None
             key, before = hash(case.id), len(seen)
             selected = keep is None or keep(case)
             if seen.add(key) < before or (several and selected and key in kept):
@@ -303,9 +353,30 @@ def sample(cases: Iterable[Case], count: int) -> list[Case]:
     return [case for _, _, case in sorted(ranked, key=operator.itemgetter(1))]
 
 
+def unit_of(case: Case) -> str:
+    """Return the cluster of a case; without one it is a cluster of its own."""
+    return case.cluster or case.id
+
+
 def is_holdout(case: Case, split: Split) -> bool:
-    """Whether a case is held out from refinement; adding rows does not change old ones."""
-    return fraction(f"{split.seed}:{case.cluster or case.id}") < split.holdout
+    """Whether a case of many clusters is held out; adding rows does not change old ones."""
+    return fraction(f"{split.seed}:{unit_of(case)}") < split.holdout
+
+
+def lowest_units(
+    split: Split,
+    names: Set[str],
+    held: Set[str] = frozenset(),
+    shown: Set[str] = frozenset(),
+) -> frozenset[str]:
+    """Return the clusters to hold out, of few: `held`, and new ones with the lowest hashes.
+
+    Those in `shown` cannot be held out any more.
+    """
+    # At least one cluster is left to learn from.
+    count = min(int(split.holdout * len(names) + 0.5), max(len(names) - 1, 0))
+    new = sorted(names - held - shown, key=lambda name: fraction(f"{split.seed}:{name}"))
+    return frozenset({*held, *new[: max(count - len(held), 0)]})
 
 
 def fraction(text: str) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import service_paths
-from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
+from edison_ci.config.cases import STATIC, CaseFeed, HoldoutCount, Units
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import ABOUT, PROJECT, QUARANTINE
@@ -129,6 +129,8 @@ class DataCheck:
     problems: list[Problem] = field(default_factory=list)
     cases: int = 0
     holdout: int = 0
+    units: Units = field(default_factory=Units)
+    """The clusters of all cases, also of those that are not chosen."""
     kinds: Counter[str] = field(default_factory=Counter)
     skipped: dict[str, list[str]] = field(default_factory=dict)
     """First ids of cases that cannot be rendered, by prompt."""
@@ -139,6 +141,7 @@ class DataCheck:
     def __iter__(self) -> Iterator[Case]:
         """Yield every case; afterwards `problems` is complete."""
         split = self.experiment.file.split
+        held_out = HoldoutCount(split)
         configured = self.experiment.configurations
         generators = [
             _RenderStats(prompt, context=ContextCheck(prompt, configured(prompt)))
@@ -158,8 +161,8 @@ class DataCheck:
             self._present.update(case.inputs if few else needed.intersection(case.inputs))
             if case.expected is not None:
                 self._present.add("expected")
-            if split is not None and is_holdout(case, split):
-                self.holdout += 1
+            if split is not None:
+                held_out.add(case)
             if case.id in aside:
                 self._quarantined.add(case.id)
             for tried in generators:
@@ -167,6 +170,7 @@ class DataCheck:
             for tried in graders:
                 self._lacks(tried, case)
             yield case
+        self.holdout = held_out.of(self.units)
         self._conclude(generators, graders)
 
     def run(self) -> DataCheck:
@@ -180,7 +184,7 @@ class DataCheck:
             yield from self._static()
             return
         feed = self.project.cases(self.experiment)
-        feed.problems = self.problems
+        feed.problems, feed.units = self.problems, self.units
         yield from feed
 
     def _static(self) -> Iterator[Case]:

@@ -329,7 +329,7 @@ def bare_plan(
         cases=survey.cases,
         cells=loads.cells,
         skipped=survey.skipped * answers,
-        holdout=survey.holdout,
+        holdout=survey.holdout.of(check.units),
         gating=_gating(project, experiment, survey),
         hash=survey.fingerprint.hexdigest(),
         loads=made,

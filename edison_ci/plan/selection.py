@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import cases as config_cases
-from edison_ci.config import experiment as config_experiment
+from edison_ci.config import holdout as config_holdout
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -62,25 +62,23 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SplitPart:
-    """The cases that a refiner learns from, or those that it never sees."""
+    """The cases that a refiner learns from, those that it never sees, or both."""
 
-    name: Literal["train", "holdout"]
-    split: config_experiment.Split
+    name: Literal["train", "holdout", "all"]
+    holdout: config_holdout.Holdout
 
     def has(self, case: Case) -> bool:
         """Whether a case belongs to it."""
-        return config_cases.is_holdout(case, self.split) == (self.name == "holdout")
+        return self.name == "all" or self.holdout.has(case) == (self.name == "holdout")
 
     def as_json(self) -> dict[str, Any]:
         """Return the part as it is stored with a run."""
-        return {"name": self.name, "holdout": self.split.holdout, "seed": self.split.seed}
+        return {"name": self.name, **self.holdout.as_json()}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> SplitPart:
         """Return a part from its stored form."""
-        return cls(
-            kept["name"], config_experiment.Split(holdout=kept["holdout"], seed=kept["seed"])
-        )
+        return cls(kept["name"], config_holdout.Holdout.from_json(kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.case_facts import is_unverified
-from edison_ci.config.cases import is_holdout
+from edison_ci.config.cases import HoldoutCount
 from edison_ci.config.experiment import Split
 from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
@@ -42,11 +42,11 @@ class CaseSurvey:
     ) -> None:
         self._experiment, self._shard_count = experiment, shards
         # A refinement has a holdout even if the experiment has no split.
-        self._split = experiment.file.split or (Split() if refines else None)
+        self.holdout = HoldoutCount(experiment.file.split or (Split() if refines else None))
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
-        self.cases = self.other_shards = self.holdout = self.unverified = 0
+        self.cases = self.other_shards = self.unverified = 0
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -67,8 +67,7 @@ class CaseSurvey:
             return
         self.cases += 1
         self.unverified += is_unverified(case)
-        if self._split is not None and is_holdout(case, self._split):
-            self.holdout += 1
+        self.holdout.add(case)
         if self._shard_count:
             self._shards[shard_of(case.id, self._shard_count)] += 1
         counting = self.cases <= COUNT_EVERY or self.cases % 100 == 0

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.experiment import Refine
+    from edison_ci.config.holdout import Holdout
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.text_diff import Patch
@@ -39,6 +40,8 @@ class RefineTarget:
     """With this prompt only."""
     text: str
     """Text of the prompt's file in the working tree."""
+    holdout: Holdout | None = None
+    """The cases that its refiner never sees; None until a refinement begins."""
 
     @property
     def prompt(self) -> Prompt:

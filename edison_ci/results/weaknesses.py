@@ -23,12 +23,30 @@ from edison_ci.stats.convergence import Contrast, contrasts
 from edison_ci.stats.scores import unit_of
 from edison_ci.stats.sentences import cases as counted_cases
 from edison_ci.stats.sentences import points, two_sided
+from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterator, Sequence
 
     from edison_ci.store.runs import Run
+
+
+def refined_cases(connection: sqlite3.Connection, experiment: str) -> dict[str, bool]:
+    """Return the cases of earlier trials of an experiment, and whether each was held out.
+
+    A refinement first measures its training cases by themselves, and shows some of them to the
+    refiner. All other cases of its trials are held out.
+    """
+    rows = connection.execute(
+        "with trial as materialized (select id, coalesce(json_extract(snapshot, "
+        """'$."command line".selection.part.name'), 'all') <> 'train' as held_out """
+        "from run where experiment = ? and trigger = ?) "
+        "select c.case_id, min(t.held_out) from trial t "
+        "cross join run_case c on c.run_id = t.id group by c.case_id",
+        (experiment, TRIAL),
+    )
+    return {case: bool(held_out) for case, held_out in rows}
 
 
 _KINDS = "('criterion', 'check', 'grader')"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from edison_ci.config.cases import is_holdout
+from edison_ci.config.holdout import holdout_of
 from edison_ci.config.load import Experiment, Project, load_project
 from tests.conftest import EXAMPLES
 from tests.timing import PATIENCE_S
@@ -115,16 +115,16 @@ def test_every_case_has_the_variables_its_prompt_needs(template: str) -> None:
 
 @each_template
 def test_the_split_holds_out_at_least_sixteen_cases_of_both_kinds(template: str) -> None:
-    _, experiment, cases = load(template)
-    split = experiment.file.split
-    assert split is not None
-    held = [case for case in cases if is_holdout(case, split)]
+    project, experiment, cases = load(template)
+    assert experiment.file.split is not None
+    holdout = holdout_of(project, experiment)
+    held = [*filter(holdout.has, cases)]
     assert 16 <= len(held) <= len(cases) - 16
     assert {case.kind for case in held} == {"golden", "adversarial"}
     sides: dict[str, set[bool]] = defaultdict(set)
     for case in cases:
         if case.cluster is not None:
-            sides[case.cluster].add(is_holdout(case, split))
+            sides[case.cluster].add(holdout.has(case))
     assert all(len(found) == 1 for found in sides.values())
 
 

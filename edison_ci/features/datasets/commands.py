@@ -15,6 +15,7 @@ from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import case_facts
+from edison_ci.config import cases as config_cases
 from edison_ci.documents import record_json
 from edison_ci.features.datasets import case_discrimination
 from edison_ci.features.datasets import health as dataset_health
@@ -474,10 +475,11 @@ def stats(state: CliState, experiment: str | None) -> None:
       edison dataset stats support-reply --json
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    by_experiment = [
-        (chosen, dataset_health.count(lookup.cases_of(project, chosen), chosen.file.split))
-        for chosen in _experiments(project, experiment)
-    ]
+    by_experiment = []
+    for chosen in _experiments(project, experiment):
+        units = config_cases.Units()
+        cases = lookup.cases_of(project, chosen, units)
+        by_experiment.append((chosen, dataset_health.count(cases, chosen.file.split, units)))
     if terminal.json:
         documents = [
             {"experiment": chosen.id, "files": _files(project, chosen), **_counts(counts)}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.case_facts import NONE, is_unverified, length_of, level_of, words_in
-from edison_ci.config.cases import is_holdout
+from edison_ci.config.cases import HoldoutCount, Units
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, is_statement
 from edison_ci.numeric import exceeds, reaches, snap
 from edison_ci.records import canonical_json
@@ -244,12 +244,11 @@ class Counts:
     kind: Counter[str] = field(default_factory=Counter)
     length: Counter[str] = field(default_factory=Counter)
 
-    def add(self, case: Case, split: Split | None) -> None:
+    def add(self, case: Case) -> None:
         """Count a case."""
         self.cases += 1
         self.expected += case.expected is not None
         self.unverified += is_unverified(case)
-        self.holdout += split is not None and is_holdout(case, split)
         words = words_in(case)
         self.words += words
         if case.cluster is not None:
@@ -261,11 +260,13 @@ class Counts:
         self.length[length_of(words)] += 1
 
 
-def count(cases: Iterable[Case], split: Split | None) -> Counts:
-    """Count the cases of a dataset."""
-    counts = Counts()
+def count(cases: Iterable[Case], split: Split | None, units: Units) -> Counts:
+    """Count the cases of a dataset; `units` has all clusters once they are read."""
+    counts, held_out = Counts(), HoldoutCount(split)
     for case in cases:
-        counts.add(case, split)
+        counts.add(case)
+        held_out.add(case)
+    counts.holdout = held_out.of(units)
     return counts
 
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.cases import is_holdout
 from edison_ci.documents import record_json
 from edison_ci.errors import UsageError
-from edison_ci.features.refine.weaknesses import quarantined_cases, split_of
+from edison_ci.features.refine.weaknesses import holdout_for, quarantined_cases
 from edison_ci.numeric import exceeds, mean_or_none, rounded
 from edison_ci.records import Move, Side
 from edison_ci.results.comparison import ComparisonSettings, compare_choices
@@ -372,10 +371,10 @@ def training_pairs(
 
 def split_cases(target: RefineTarget) -> tuple[frozenset[str], frozenset[str]]:
     """Return the ids of the training and of the held-out cases."""
-    split = split_of(target.experiment)
+    holdout = holdout_for(target)
     found: tuple[set[str], set[str]] = (set(), set())
     for case in target.project.cases(target.experiment):
-        found[is_holdout(case, split)].add(str(case.id))
+        found[holdout.has(case)].add(str(case.id))
     return frozenset(found[0]), frozenset(found[1])
 
 

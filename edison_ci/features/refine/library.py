@@ -18,6 +18,7 @@ from edison_ci.features.refine.refinement import RefineOptions, refine
 from edison_ci.features.refine.refiner import refiner_of
 from edison_ci.features.refine.suggestions import suggestion_notice
 from edison_ci.features.refine.trials import Allowance, TrialRunner
+from edison_ci.features.refine.weaknesses import with_holdout
 from edison_ci.proposals.candidate import target_of
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.proposal import ProposeOptions, newest, propose_suggestion
@@ -82,7 +83,7 @@ def refine_request(
     site = Site(project.root, project.file)
     actor = site.require(Role.EDITOR, action, chosen.id)
     requirements.refuse(requirements.missing(project, chosen, calls=requirements.REFINEMENT))
-    return RefineRequest(action, project, target, model, site, actor)
+    return RefineRequest(action, project, with_holdout(target), model, site, actor)
 
 
 def _require_dataset(project: Project, name: str) -> Experiment:

@@ -128,7 +128,10 @@ def _place(
     names = [request.prompt] if request.prompt else [prompt.id for prompt in experiment.prompts]
     return start.LoopContext(
         review=context.ReviewContext.of(project, offline=state.offline),
-        targets=tuple(candidate.target_of(project, experiment, name) for name in names),
+        targets=tuple(
+            replace(candidate.target_of(project, experiment, name), holdout=target.holdout)
+            for name in names
+        ),
         refiner=permitted.refiner,
         open_context=partial(refining_factory(state, confirmation).context, project),
         actor=permitted.actor,

@@ -128,7 +128,8 @@ class LoopContext:
                 f"the version of {path} that the loop measured is no longer valid",
                 hint="restore the files that the prompt uses, or start again with --restart",
             )
-        return RefineTarget(self.project, with_prompt(now.experiment, prompt), iteration.text)
+        experiment = with_prompt(now.experiment, prompt)
+        return RefineTarget(self.project, experiment, iteration.text, now.holdout)
 
     def open_run_context(self, loop: Loop) -> AbstractContextManager[RunContext]:
         """Open the dependencies of a session, within the budget of the loop."""

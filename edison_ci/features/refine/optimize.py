@@ -287,7 +287,7 @@ def _identity(
     target: RefineTarget, refiner: Judge, history: refine_suggestions.History, limits: SearchLimits
 ) -> str:
     """Return the id of a search: a hash of everything that decides its path, but not its length."""
-    part = plan_selection.Selection(part=refine_weaknesses.split_part(target.experiment, "train"))
+    part = plan_selection.Selection(part=refine_weaknesses.split_part(target, "train"))
     parts = [
         target.experiment.id,
         str(target.prompt.id),

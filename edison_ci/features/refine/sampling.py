@@ -53,8 +53,7 @@ class TrialSampling:
         self, reader: sqlite3.Connection, run_id: str, work: RunWork
     ) -> Iterator[Sequence[Case]]:
         """Yield batches of training cases, then the held-out cases if the gain is shown."""
-        experiment = self._target.experiment
-        training, unseen = (split_part(experiment, name) for name in ("train", "holdout"))
+        training, unseen = (split_part(self._target, name) for name in ("train", "holdout"))
         seen: list[list[str]] = []
         planned = self._planned(filter(training.has, work.cases()), work.clusters)
 
@@ -132,7 +131,7 @@ class TrialSampling:
 
 def first_part(target: RefineTarget) -> tuple[str, ...]:
     """Return a random half of the training cases, with declared clusters kept together."""
-    part = split_part(target.experiment, "train")
+    part = split_part(target, "train")
     feed = target.project.cases(target.experiment)
     cases = [(str(case.id), case.cluster) for case in feed if part.has(case)]
     units = len({cluster or f"\0alone {case}" for case, cluster in cases})

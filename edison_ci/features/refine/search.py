@@ -206,7 +206,8 @@ class OffspringMaker:
     def _target_of(self, member: Member) -> RefineTarget:
         base = self._trials.target
         assert member.prompt is not None, "members of a search have been parsed"
-        return RefineTarget(base.project, with_prompt(base.experiment, member.prompt), member.text)
+        experiment = with_prompt(base.experiment, member.prompt)
+        return RefineTarget(base.project, experiment, member.text, base.holdout)
 
     def _weakness_in_sample(
         self, reader: sqlite3.Connection, target: RefineTarget, parent: Member, rng: Random

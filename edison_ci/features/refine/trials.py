@@ -284,8 +284,7 @@ class TrialRunner:
         return self._run(change.experiment, against, selection, rounds=rounds)
 
     def _selection(self, cases: Cases) -> Selection:
-        part = None if cases == "all" else split_part(self.target.experiment, cases)
-        return Selection(repeats=self.repeats, part=part)
+        return Selection(repeats=self.repeats, part=split_part(self.target, cases))
 
     def _find_trial(self, experiment: Experiment, selection: Selection) -> str | None:
         """Return the id of an identical completed trial that is not older than `reuse_days`."""

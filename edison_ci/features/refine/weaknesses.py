@@ -7,23 +7,26 @@ whether the change helps.
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.config.cases import is_holdout
-from edison_ci.config.experiment import Split
+from edison_ci.config.holdout import holdout_of
 from edison_ci.numeric import reaches, snap
 from edison_ci.plan.fingerprint import plain
 from edison_ci.plan.selection import SplitPart
-from edison_ci.results.weaknesses import WeakAnswers
+from edison_ci.results.weaknesses import WeakAnswers, refined_cases
 from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
+from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from edison_ci.config.holdout import Holdout
     from edison_ci.config.load import Experiment
     from edison_ci.proposals.candidate import RefineTarget
     from edison_ci.records import Case
@@ -66,14 +69,30 @@ class Weakness:
     """Training cases that were measured."""
 
 
-def split_of(experiment: Experiment) -> Split:
-    """Return the split of an experiment, or the default split."""
-    return experiment.file.split or Split()
+def with_holdout(target: RefineTarget) -> RefineTarget:
+    """Return a target with its holdout, which is the same in all steps of a command."""
+    return replace(target, holdout=holdout_for(target))
 
 
-def split_part(experiment: Experiment, name: Literal["train", "holdout"]) -> SplitPart:
-    """Return the training or the held-out part of the split."""
-    return SplitPart(name, split_of(experiment))
+def holdout_for(target: RefineTarget) -> Holdout:
+    """Return the cases that the refiner of a prompt never sees.
+
+    A case that an earlier refinement of the experiment showed to a refiner stays a training case,
+    and one that it held out stays held out, whatever the dataset and its split have become.
+    """
+    if target.holdout is not None:
+        return target.holdout
+    project, known = target.project, dict[str, bool]()
+    results = project.root / project.file.results
+    if results.exists():
+        with closing(open_reader(results)) as reader:
+            known = refined_cases(reader, target.experiment.id)
+    return holdout_of(project, target.experiment, known=known)
+
+
+def split_part(target: RefineTarget, name: Literal["train", "holdout", "all"]) -> SplitPart:
+    """Return the training or the held-out part of the cases, or all of them."""
+    return SplitPart(name, holdout_for(target))
 
 
 def quarantined_cases(target: RefineTarget) -> frozenset[str]:
@@ -153,9 +172,9 @@ class _Reader:
 
     def _training(self, ids: set[str]) -> dict[str, Case]:
         """Return the wanted cases by id, except held-out ones."""
-        split = split_of(self.target.experiment)
+        holdout = holdout_for(self.target)
         feed = self.target.project.cases(self.target.experiment)
-        return {c.id: c for c in feed if c.id in ids and not is_holdout(c, split)}
+        return {c.id: c for c in feed if c.id in ids and not holdout.has(c)}
 
     def _example(self, row: WeakAnswer, case: Case) -> Example:
         stored = answer_at(self.answers.connection, row.request_hash, row.answer_no)

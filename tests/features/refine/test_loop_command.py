@@ -28,8 +28,9 @@ def not_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shop(support: Folder) -> Folder:
-    """The template in a repository, with half of the ordinary cases only."""
+    """The template in a repository, with half of the ordinary cases; 16 are held out."""
     every(2, support)
+    support.edit(f"experiments/{NAME}.yaml", "holdout: 0.4", "holdout: 0.46")
     adversarial = "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n"
     support.edit(f"experiments/{NAME}.yaml", adversarial, "")
     committed(support)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.cases import is_holdout
-from edison_ci.config.experiment import Split
+from edison_ci.config.holdout import holdout_of
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget
-from edison_ci.features.refine.evidence import NOT_VERIFIED
+from edison_ci.features.refine.evidence import NOT_VERIFIED, split_cases
 from edison_ci.features.refine.refiner import RE_ASKS
 from edison_ci.records import SuggestionStatus
 from edison_ci.store.database import open_for_change
@@ -58,8 +57,8 @@ def files(folder: Folder) -> dict[str, bytes]:
 
 def held_out(folder: Folder) -> list[Case]:
     loaded = load_project(folder.path)
-    cases = loaded.cases(loaded.experiments["hello"])
-    return [case for case in cases if is_holdout(case, Split(holdout=0.4))]
+    experiment = loaded.experiments["hello"]
+    return [*filter(holdout_of(loaded, experiment).has, loaded.cases(experiment))]
 
 
 def test_a_change_that_helps_is_proposed_with_its_evidence(museum: Folder) -> None:
@@ -269,6 +268,71 @@ def test_two_candidates_are_never_the_same(museum: Folder) -> None:
         len({one.new_hash for one in found.suggestions if one.status is SuggestionStatus.PROPOSED})
         == 2
     )
+
+
+def sides_of(museum: Folder) -> tuple[set[str], set[str]]:
+    """Return the training and the held-out cases of the next refinement."""
+    found = split_cases(Museum(museum, []).bench().target)
+    return {*map(str, found[0])}, {*map(str, found[1])}
+
+
+@pytest.mark.parametrize("cases", [60, 240])
+def test_what_a_refiner_may_have_seen_is_never_held_out_later_nor_the_reverse(
+    folder: Folder, cases: int
+) -> None:
+    project(folder, cases=cases)
+    training, held = sides_of(folder)
+    Museum(folder, [reply(WELCOME)]).refine()
+    assert sides_of(folder) == (training, held)
+    project(folder, cases=cases + 30)
+    folder.edit("experiments/hello.yaml", "holdout: 0.4, seed: 0", "holdout: 0.5, seed: 9")
+    later, unseen = sides_of(folder)
+    assert training <= later and held <= unseen
+    assert len(later) > len(training) and len(unseen) > len(held)
+    greet = Museum(folder, [reply("Smile a little.")] * 3)
+    greet.refine()
+    for asked in greet.questions:
+        assert not [name for name in unseen if f'"Visitor{name[1:]}"' in asked]
+
+
+def test_few_cases_that_become_many_keep_their_sides(folder: Folder) -> None:
+    project(folder, cases=60)
+    training, held = sides_of(folder)
+    Museum(folder, [reply(WELCOME)]).refine()
+    project(folder, cases=260)
+    later, unseen = sides_of(folder)
+    assert training <= later and held <= unseen
+
+
+def test_results_of_an_older_program_say_who_was_held_out(folder: Folder) -> None:
+    """Its trials have no clusters in their part, and no part where all cases were measured."""
+    project(folder, cases=60)
+    training, held = sides_of(folder)
+    Museum(folder, [reply(WELCOME)]).refine()
+    with open_for_change(folder.path / ".edison/results.db") as connection:
+        connection.execute(
+            """update run set snapshot = json_remove(snapshot,
+            '$."command line".selection.part.clusters')"""
+        )
+        connection.execute(
+            """update run set snapshot = json_set(snapshot,
+            '$."command line".selection.part', null)
+            where json_extract(snapshot, '$."command line".selection.part.name') = 'all'"""
+        )
+    folder.edit("experiments/hello.yaml", "seed: 0", "seed: 4")
+    assert sides_of(folder) == (training, held)
+
+
+def test_the_assignment_is_recorded_with_each_trial(museum: Folder) -> None:
+    _, held = sides_of(museum)
+    Museum(museum, [reply(WELCOME)]).refine()
+    kept = stored(
+        museum,
+        """select json_extract(snapshot, '$."command line".selection.part') from run""",
+    )
+    parts = [json.loads(part) for (part,) in kept]
+    assert [part["name"] for part in parts] == ["train", "all"]
+    assert all({*part["clusters"]} == held for part in parts)
 
 
 # --- hostile replies ------------------------------------------------------------------------------

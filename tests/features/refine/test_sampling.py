@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.cases import is_holdout
-from edison_ci.config.experiment import Split
+from edison_ci.config.holdout import holdout_of
 from edison_ci.config.load import load_project
 from edison_ci.records import SuggestionStatus
 from tests.features.refine.workbench import SHOUT, WELCOME, Museum, greeting, project, reply
@@ -36,8 +35,8 @@ def sampled(museum: Folder) -> Folder:
 def parts(folder: Folder) -> Counter[bool]:
     """Return how many training (False) and held-out cases (True) there are."""
     loaded = load_project(folder.path)
-    split = Split(holdout=0.4)
-    return Counter(is_holdout(case, split) for case in loaded.cases(loaded.experiments["hello"]))
+    experiment = loaded.experiments["hello"]
+    return Counter(map(holdout_of(loaded, experiment).has, loaded.cases(experiment)))
 
 
 def asked_with(museum: Museum, words: str) -> int:

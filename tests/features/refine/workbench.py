@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.config.cases import is_holdout
+from edison_ci.config.holdout import holdout_of
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
@@ -22,7 +22,6 @@ from edison_ci.features.refine.refinement import RefineOptions, RefineResult, re
 from edison_ci.features.refine.refiner import refiner_of
 from edison_ci.features.refine.search import Generation, SearchLimits
 from edison_ci.features.refine.trials import Allowance, TrialRunner
-from edison_ci.features.refine.weaknesses import split_of
 from edison_ci.features.simulator.assignment import parse_blocks
 from edison_ci.features.simulator.refiner import unified_diff
 from edison_ci.proposals.candidate import target_of
@@ -242,13 +241,13 @@ def cases_shown(folder: Folder, bodies: list[str]) -> set[str]:
     """Return the training cases that were sent; fails if anything of a held-out one was."""
     loaded = load_project(folder.path)
     experiment = loaded.experiments["hello"]
-    split = split_of(experiment)
+    holdout = holdout_of(loaded, experiment)
     shown: set[str] = set()
     held = 0
     for case in loaded.cases(experiment):
         words = [word.format(case.id) for word in SAID] + [f'\\"{case.id}\\"']
         found = [word for word in words if any(word in body for body in bodies)]
-        if is_holdout(case, split):
+        if holdout.has(case):
             held += 1
             assert found == []
         elif found:
