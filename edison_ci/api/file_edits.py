@@ -111,7 +111,6 @@ def _edit_quarantine(
 
 # The version in production is marked by `production` in the front matter of a prompt, which is not
 # part of the version: the mark is committed and reviewed. The rest of the file stays as it is.
-_LINE = re.compile(r"^production[ \t]*:[^\n]*(?:\n|\Z)", re.M)
 _FENCE = re.compile(r"^---[ \t]*\r?$", re.M)
 
 
@@ -131,16 +130,22 @@ def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
 
 def mark_production(text: str, version: str) -> str:
     """Return the text of a prompt with the mark in its front matter."""
+    return with_key(text, "production", version)
+
+
+def with_key(text: str, key: str, value: str) -> str:
+    """Return the text of a prompt with a key in its front matter, in place of an earlier value."""
     body = text.removeprefix("\ufeff")
     start = text[: len(text) - len(body)]
     newline = "\r\n" if "\r\n" in body else "\n"
-    line = f"production: {yaml_edit.scalar(version)}{newline}"
+    line = f"{key}: {yaml_edit.scalar(value)}{newline}"
     fences = [*_FENCE.finditer(body)][:2]
     if len(fences) < 2 or fences[0].start():
         return f"{start}---{newline}{line}---{newline}{body}"
     first, last = fences[0].end() + 1, fences[1].start()
     header = body[first:last]
-    changed, replaced = _LINE.subn(line, header, count=1)
+    written = re.compile(rf"^{key}[ \t]*:[^\n]*(?:\n|\Z)", re.M)
+    changed, replaced = written.subn(line, header, count=1)
     return f"{start}{body[:first]}{changed if replaced else header + line}{body[last:]}"
 
 

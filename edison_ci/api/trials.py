@@ -11,7 +11,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
-from edison_ci.config import requirements, tokens
+from edison_ci.config import expected_form, requirements, tokens
 from edison_ci.contracts import CallError
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
@@ -192,6 +192,12 @@ def rerun_cell(project: Project, run_id: str, cell: str, *, offline: bool) -> Re
 def _with_model(project: Project, experiment: Experiment, name: str | None) -> Experiment:
     """Return the experiment with a model of models.yaml that it does not list."""
     return selection.Selection(models=(name,)).widen(project, experiment) if name else experiment
+
+
+def form_notes(prompt: Prompt) -> list[str]:
+    """Return which form of answers was found in the text of a prompt, and what changes it."""
+    notes = expected_form.notes_on(prompt.detected)
+    return [f"{prompt.path}:{note.line}: {note.sentence}; {note.hint}" for note in notes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
@@ -26,6 +26,25 @@ _RESPONSE = re.compile("</?response>", re.IGNORECASE)
 _FENCE = "```"
 
 
+class AsksForForm(Protocol):
+    """A prompt, as far as it decides the form of answers."""
+
+    @property
+    def expect(self) -> str:
+        """The form that answers must have."""
+        ...
+
+    @property
+    def output(self) -> Json:
+        """Their JSON Schema."""
+        ...
+
+    @property
+    def mentioned(self) -> str:
+        """A form that they need not have."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A parsed answer: `raw` is all of it, `text` is what is graded."""
@@ -39,8 +58,16 @@ class Output:
     """The JSON Schema that its prompt declares."""
     malformed: str = ""
     """Why the answer does not have the expected form; empty if it has."""
+    mentioned: str = "none"
+    """A form that its prompt mentions, and that it need not have."""
     failed: str = ""
     """Why the answer could not be parsed in time; empty otherwise. It is not the answer's fault."""
+
+
+def parse_answer(raw: str, prompt: AsksForForm) -> Output:
+    """Parse an answer as its prompt asks for it, and note what else the prompt mentions."""
+    output = parse_output(raw, prompt.expect, prompt.output)
+    return output if prompt.mentioned == "none" else replace(output, mentioned=prompt.mentioned)
 
 
 def parse_output(raw: str, expect: str, schema: Json = None) -> Output:

@@ -219,6 +219,8 @@ def _show_base(
         terminal.note(StyledText("in doubt: ", ODD), doubt.sentence)
     for replacement in against.replaced:
         terminal.note(f"  {replacement}, and compared with it")
+    for form in against.held:
+        terminal.note(f"  {form}")
     sides = [target.against.eval_suite for target in targets if target.against is not None]
     if Side.BASE in sides:
         files = ", ".join(against.changed[:_LISTED])

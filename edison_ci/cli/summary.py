@@ -321,7 +321,7 @@ def show_run(
     if run.status == RunStatus.PAUSED and str(run.stopped_by).startswith(_BUDGET):
         of_tokens = "max_total_tokens" in str(run.stopped_by)
         terminal.note(_NO_TOKENS_LEFT if of_tokens else _NO_ROOM)
-    for sentence in summary.steered:
+    for sentence in (*summary.steered, *summary.forms):
         terminal.result(f"  {sentence}")
     show_batches(terminal, summary)
     if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
@@ -440,6 +440,8 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
         return (
             f"Batches take up to 24 hours. Collect the answers and get the verdict with: {resume}"
         )
+    if "are malformed, because" in stopped:  # a form that only words ask for
+        return f"Write that key, then: {rerun} (stored answers are reused)"
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
     sufficient = progress.sufficient_microusd if progress is not None else None

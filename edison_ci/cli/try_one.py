@@ -102,6 +102,8 @@ def try_one(state: CliState, request: TryRequest) -> None:
     home = lookup.experiment_of(project, prompt, request.experiment)
     values = _values(prompt, request)
     choice = trials.CaseChoice(request.case_id, request.model, values, request.expected)
+    for note in trials.form_notes(prompt):
+        terminal.note(note)
     if request.dry_run:
         _show_request(terminal, trials.render_request(project, home, prompt, choice))
         return

@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import expected_form, user_schemas
 from edison_ci.config import problems as config_problems
-from edison_ci.config import user_schemas
 from edison_ci.config.project import Version
 from edison_ci.config.rubric import ScaleText
 from edison_ci.documents.decoding import decode
@@ -45,6 +45,7 @@ from edison_ci.spelling import did_you_mean, odd_character
 from edison_ci.templating.templates import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:
+    from edison_ci.config.expected_form import Detected
     from edison_ci.config.params import Params
     from edison_ci.records import Role
 else:
@@ -218,7 +219,7 @@ def _check_brevity(sections: list[Section], findings: Findings) -> None:
 
 
 InputType = Literal["string", "number", "boolean", "list", "object"]
-Expect = Literal["auto", "none", "response", "json", "response+json"]
+Expect = Literal["auto", "mentioned", "none", "response", "json", "response+json"]
 
 
 _JSON_TYPES = {
@@ -362,12 +363,29 @@ class Prompt:
     sections: tuple[Section, ...]
     inputs: Mapping[str, Input]
     """Every variable, declared or found in the text."""
-    expect: Expect
-    """Required form of the output, with `auto` resolved."""
     output: Json = None
     tools: Json = None
     where: Mapping[str, Location] = field(default_factory=dict)
     """Location of the first use of each variable."""
+    held: str | None = None
+    """Required form of the output by the other side of a comparison; None for its own."""
+
+    @property
+    def expect(self) -> str:
+        """Required form of the output, with `auto` resolved."""
+        return self.detected.form if self.held is None else self.held
+
+    @cached_property
+    def detected(self) -> "Detected":
+        """Its own form of the output, and where it was found in the text."""
+        parts = [expected_form.Part(s.role, s.template.source, s.line) for s in self.sections]
+        return expected_form.detect(self.header.expect, parts, schema=self.output is not None)
+
+    @property
+    def mentioned(self) -> str:
+        """The form that its text mentions, and that answers need not have."""
+        mentioned = {mention.form for mention in self.detected.mentions}
+        return expected_form.joined_form(mentioned.difference(self.expect.split("+")))
 
     @cached_property
     def version(self) -> str:
@@ -444,11 +462,14 @@ def read_prompt(
         header=header,
         sections=tuple(sections),
         inputs=inputs,
-        expect=_expectation(header.expect, sections, formed=output is not None),
         output=output,
         tools=tools,
         where=where,
     )
+    if header.type == "generator" and ("json" in text.lower() or "<response>" in text):
+        for note in expected_form.notes_on(prompt.detected):
+            if not note.requested:
+                findings.warn(note.line, "expect", note.sentence, note.hint)
     return prompt, findings.problems
 
 
@@ -551,20 +572,6 @@ def _inputs(
             )
         )
     return dict(header.inputs), where
-
-
-JSON_WORD, RESPONSE_TAG = r"\b[jJ][sS][oO][nN]\b", r"</?response>"
-"""What `expect: auto` looks for in a prompt, as patterns that browsers read too."""
-
-
-def _expectation(expect: Expect, sections: list[Section], *, formed: bool) -> Expect:
-    if expect != "auto":
-        return expect
-    text = "\n".join(section.template.source for section in sections)
-    response = "<response>" in text and "</response>" in text
-    if formed or re.search(JSON_WORD, text):
-        return "response+json" if response else "json"
-    return "response" if response else "none"
 
 
 def _referenced(

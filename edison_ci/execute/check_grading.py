@@ -22,7 +22,7 @@ from edison_ci.numeric import reaches
 from edison_ci.providers import openai_endpoints
 from edison_ci.records import CellStatus
 from edison_ci.safety.redaction import Redact, keep_text, redactor
-from edison_ci.store.cells import Component
+from edison_ci.store.cells import UNSCORED, Component
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -108,6 +108,16 @@ class CheckGrader:
         quick = frozenset(name for name, check, _ in checks if not check.blocking)
         schemas, executor = experiment.schemas, clients.executor
         return cls(checks, schemas, root, default, redact, embedder, executor, quick)
+
+    async def shown_only(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
+        """Return what the checks that make no call say of a malformed answer; nothing counts it."""
+        graders = dataclasses.replace(self, embedder=None)
+        components = await graders.components(case, output, answer)
+        return [
+            dataclasses.replace(component, kind=UNSCORED, weight=0.0)
+            for component in components
+            if component.status is CellStatus.OK
+        ]
 
     async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
         """Return the score of each check; blocking checks run in a thread."""

@@ -1,9 +1,10 @@
 """Grading of an answer: checks, screens, judges and graders.
 
-A malformed answer scores 0 and is not judged; a blocked one is not judged or shown. For the
-others composite and pass follow one rule: the composite is the weighted mean of the components, a
-skipped check leaves both, a component in error makes both missing, and a repeat passes when every
-component reaches its threshold. A grader that fails is a value, never a crash.
+A malformed answer scores 0 and is not judged; checks that make no call are shown for it. A blocked
+one is not judged or shown. For the others composite and pass follow one rule: the composite is the
+weighted mean of the components, a skipped check leaves both, a component in error makes both
+missing, and a repeat passes when every component reaches its threshold. A grader that fails is a
+value, never a crash.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError, cut_off_note
+from edison_ci.checks.output import parse_output
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.config.screens import TextScreens
 from edison_ci.execute.check_grading import CheckGrader
@@ -21,7 +23,7 @@ from edison_ci.judges import panel
 from edison_ci.numeric import weighted_mean
 from edison_ci.records import CellStatus, canonical_json
 from edison_ci.safety import screen as safety_screen
-from edison_ci.store.cells import CELL_STATUSES, COUNTED, Component
+from edison_ci.store.cells import CELL_STATUSES, COUNTED, FORM, Component
 from edison_ci.store.judgments import JudgeScoreRow, Judgment
 
 if TYPE_CHECKING:
@@ -180,9 +182,11 @@ class CellGrader:
             )
         if output.malformed:
             reason = cut_off_note(output.malformed, answer.completion)
+            components += await self.checks.shown_only(case, output, answer)
             return CellGrade(
                 CellStatus.MALFORMED, 0.0, False, tuple(components), reason, tuple(judgments)
             )
+        components += _mentioned_forms(output)
         components += await self.checks.components(case, output, answer)
         judge_scores: tuple[JudgeScoreRow, ...] = ()
         if self.judging is not None:
@@ -239,6 +243,18 @@ class CellGrader:
             if result.action == "block":
                 blocked.append(result.kind)
         return components, blocked
+
+
+def _mentioned_forms(output: Output) -> list[Component]:
+    """Return whether an answer has each form that its prompt only mentions; nothing counts it."""
+    components = []
+    for form in output.mentioned.replace("none", "").split("+"):
+        if form:
+            fault = parse_output(output.raw, form).malformed
+            score = 0.0 if fault else 1.0
+            reason = fault or "it parses, though it need not"
+            components.append(Component(form, FORM, score, None, 0.0, CellStatus.OK, reason))
+    return components
 
 
 def _stored_component(part: JudgeComponent) -> Component:

@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import expected_form
 from edison_ci.config.prices import Price, PriceTable
 from edison_ci.documents.files import OverlayTree, make_folder
 from edison_ci.git.repository import Repository
@@ -53,6 +54,14 @@ def plan_snapshot(
         "against": against.as_json() if against is not None else None,
         "doubts": [[*doubt] for doubt in dict.fromkeys((*options.doubts, *project.doubts))],
         "push": options.push,
+        "forms": [
+            *(
+                f"{prompt.path}:{note.line}: {note.sentence}; {note.hint}"
+                for prompt in sides[Side.HEAD].prompts
+                for note in expected_form.notes_on(prompt.detected)
+            ),
+            *(against.held if against is not None else ()),
+        ],
         "outside": sorted(options.selection.narrow(sides[Side.HEAD]).outside),
         "git": checkout_of(project.root),
     }

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import expected_form
 from edison_ci.decide import conclusion
 from edison_ci.errors import ExitCode
 from edison_ci.execute.progress import THE_RUN
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment
+    from edison_ci.config.prompt import Prompt
     from edison_ci.decide.conclusion import Conclusion
     from edison_ci.execute.progress import Progress, ProgressReporter
     from edison_ci.execute.run_options import BaseReference, RunContext
@@ -165,6 +167,38 @@ def verdict_without_gates(status: RunStatus, progress: Progress) -> Verdict | No
     return Verdict.SKIPPED if status is RunStatus.COMPLETED and graded == 0 else None
 
 
+def misread_form(run: OpenRun) -> str:
+    """Return why a run measured nothing: most answers lack a form that only words ask for.
+
+    On every side that was measured, more than half of the answers of a prompt are then malformed
+    because its text was read as a request, which is more likely wrong than all of the answers.
+    """
+    counts = scores.malformed_answers(run.reader, run.id)
+    for prompt in run.work.sides[Side.HEAD].prompts:
+        sides = [
+            (counts[side, same.id], same.detected.by_words(same.expect))
+            for side, experiment in run.work.sides.items()
+            for same in experiment.prompts
+            if same.id == prompt.id and (side, same.id) in counts
+        ]
+        if sides and all(by_words and 2 * bad > answers for (bad, answers), by_words in sides):
+            (bad, answers), _ = sides[0]
+            return (
+                f"{bad:,} of {answers:,} answers of {prompt.id} are malformed, because "
+                f"{_why_required(prompt)}; write `expect: none` in {prompt.path} if they need not "
+                f"be, else `expect: {prompt.expect}`"
+            )
+    return ""
+
+
+def _why_required(prompt: Prompt) -> str:
+    """Return the words by which a form is required."""
+    notes = [note for note in expected_form.notes_on(prompt.detected) if note.requested]
+    if not notes:
+        return f"its text was read as asking for {prompt.expect}"
+    return f"line {notes[0].line} was read as asking for {prompt.expect}: {notes[0].words!r}"
+
+
 def moves_to(current: RunStatus, status: RunStatus) -> list[RunStatus]:
     """Return the statuses that a run goes through from its current one to its last."""
     if status is RunStatus.COMPLETED:
@@ -206,6 +240,10 @@ async def conclude(
 ) -> RunOutcome:
     """Store how a run ended, with its verdict, and return it."""
     status, code = ending(run, progress)
+    misread = misread_form(run) if status is RunStatus.COMPLETED else ""
+    if misread:
+        status, code = RunStatus.FAILED, ExitCode.NOT_MEASURED
+        progress.closed[THE_RUN] = misread
     reporter.write_last(progress)
     for step in moves_to(find_run(run.reader, run.id).status, status):
         change: dict[str, Any] = {}
@@ -213,6 +251,8 @@ async def conclude(
         ends = step == status
         if ends:
             change, code = await _last_change(run, progress, decide, status, code)
+            if misread:
+                change["stopped_by"] = misread
             if status is RunStatus.COMPLETED and run.options.refines:
                 step, ends = RunStatus.REFINING, False  # the loop completes it
             else:

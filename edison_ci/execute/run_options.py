@@ -113,6 +113,8 @@ class BaseReference:
     """Reasons for which the run is inconclusive at best."""
     invalid: str = ""
     """The first problem of the base's experiment, where it is not valid."""
+    held: tuple[str, ...] = ()
+    """Forms of answers that both sides are held to, as the text of one asks for them."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the base as it is stored with the run, for resuming and reporting it."""

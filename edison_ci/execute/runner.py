@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.output import parse_output
+from edison_ci.checks.output import parse_answer
 from edison_ci.config.case_facts import content_hash, facts_of
 from edison_ci.config.models import configure
 from edison_ci.contracts import REFUSED, CallError, NotAsked
@@ -458,7 +458,7 @@ class Runner:
         return pairing.align(request, counterpart)
 
     async def _grade(self, task: Task, stored: StoredAnswer) -> CellGrade:
-        output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
+        output = parse_answer(stored.completion.text, task.prompt)
         return await self._setup.grader.grade(task.case, output, stored)
 
     async def _fill_unanswered(

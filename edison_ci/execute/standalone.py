@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.output import parse_output
+from edison_ci.checks.output import parse_answer
 from edison_ci.contracts import CallError
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.execute.budgets import caps_of
@@ -172,7 +172,7 @@ async def _try_task(task: Task, clients: ClientPool, grading: Grading) -> TrialA
         raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
     except ClientClosed as error:
         raise NotAnswered(error.reason) from None
-    output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
+    output = parse_answer(answer.completion.text, task.prompt)
     return TrialAnswer(request, answer, output, await grading.grade(task.case, output, answer))
 
 

@@ -88,17 +88,20 @@ def target_for(
 ) -> RunTarget:
     """Return the run on the eval suite of head or base."""
     gates = base.experiment.file.gates if base.experiment is not None else None
-    about = (base.changed_eval_suite, base.replaced, base.doubts, base.invalid)
+    about = (base.changed_eval_suite, base.replaced, base.doubts, base.invalid, base.held)
     if eval_suite == Side.BASE and base.project is not None:
         sides = baseline.with_eval_suite_of(base, experiment)
         if sides is not None:
+            head, old_side = baseline.held_to_the_stricter(*sides)
             # Results go to the file of today, even if the base names another one.
             results = {"results": project.file.results}
             file = base.project.file.model_copy(update=results)
             old = dataclasses.replace(base.project, file=file, root=project.root)
-            against = BaseReference(base.ref, base.commit, sides[1], gates, Side.BASE, *about)
-            return RunTarget(old, sides[0], against)
+            against = BaseReference(base.ref, base.commit, old_side, gates, Side.BASE, *about)
+            return RunTarget(old, head, against)
     variant = base.variant_on(experiment)
+    if variant is not None:
+        experiment, variant = baseline.held_to_the_stricter(experiment, variant)
     against = BaseReference(base.ref, base.commit, variant, gates, Side.HEAD, *about)
     return RunTarget(project, experiment, against)
 

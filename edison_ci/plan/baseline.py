@@ -18,6 +18,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import expected_form
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
@@ -137,6 +138,8 @@ class Counterparts(NamedTuple):
     """Prompts and models that are compared with a predecessor of another name, in sentences."""
     dropped: tuple[str, ...]
     """What the base gates and the head does not measure, in sentences."""
+    held: tuple[str, ...]
+    """Forms of answers that both sides are held to, as the text of one asks for them."""
 
 
 def counterparts(old: Experiment, project: Project, new: Experiment) -> Counterparts:
@@ -150,7 +153,8 @@ def counterparts(old: Experiment, project: Project, new: Experiment) -> Counterp
     )
     named = (("prompt", prompts), ("model", models))
     replaced = [f"{kind} {a} is now {b}" for kind, renamed in named for a, b in renamed.items()]
-    return Counterparts(dict(prompts), models, tuple(replaced), dropped)
+    held = tuple(_differing_formats(old, new, prompts))
+    return Counterparts(dict(prompts), models, tuple(replaced), dropped, held)
 
 
 def successors(before: Project, project: Project) -> dict[str, str]:
@@ -209,19 +213,64 @@ def _dropped_models(
 
 
 def _dropped_formats(old: Experiment, new: Experiment, renamed: Mapping[str, str]) -> Iterator[str]:
-    """Yield the formats that answers had to have, and need not have any more."""
-    prompts: dict[str, Prompt] = {prompt.id: prompt for prompt in new.prompts}
-    for prompt in old.prompts:
-        other = prompts.get(renamed.get(prompt.id, prompt.id))
-        if other is not None and not _formats(prompt) <= _formats(other):
+    """Yield the formats that answers had to have by a written key, and need not have any more.
+
+    What was only found in the text of both prompts is no promise: both are held to the stricter.
+    """
+    for prompt, other in _pairs(old, new, renamed):
+        was, now = prompt.detected, other.detected
+        if not (was.forms if now.written is None else was.written_forms) <= now.forms:
             yield (
                 f"answers to {other.id} need no longer be {prompt.expect}: "
                 f"its `expect` is now {other.expect}"
             )
 
 
-def _formats(prompt: Prompt) -> set[str]:
-    return set(prompt.expect.split("+")) - {"none"}
+def _differing_formats(
+    old: Experiment, new: Experiment, renamed: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield what was found in the text of one side only, and holds for both."""
+    for prompt, other in _pairs(old, new, renamed):
+        was, now = prompt.detected, other.detected
+        by_key = was.written is None or now.written is None
+        if not by_key and (was.forms ^ now.forms) - was.written_forms - now.written_forms:
+            held = expected_form.joined_form(was.forms | now.forms)
+            yield (
+                f"answers to {other.id} must be {held} on both sides: the text of the base asks "
+                f"for {was.form}, that of the head for {now.form}"
+            )
+
+
+def _pairs(
+    old: Experiment, new: Experiment, renamed: Mapping[str, str]
+) -> Iterator[tuple[Prompt, Prompt]]:
+    """Yield each prompt of the base with its counterpart."""
+    prompts: dict[str, Prompt] = {prompt.id: prompt for prompt in new.prompts}
+    for prompt in old.prompts:
+        other = prompts.get(renamed.get(prompt.id, prompt.id))
+        if other is not None:
+            yield prompt, other
+
+
+def held_to_the_stricter(head: Experiment, base: Experiment) -> tuple[Experiment, Experiment]:
+    """Return both experiments with the forms of answers that either of them asks for.
+
+    Only where the head writes what the base leaves to its text, what the head writes holds.
+    """
+    forms: dict[str, str] = {}
+    for old, new in _pairs(base, head, {}):
+        was, now = old.detected, new.detected
+        loose = now.written is None and was.written is not None
+        both = was.forms | now.forms
+        forms[new.id] = now.form if loose else expected_form.joined_form(both)
+    sides = (
+        dataclasses.replace(
+            side,
+            prompts=tuple(dataclasses.replace(p, held=forms.get(p.id)) for p in side.prompts),
+        )
+        for side in (head, base)
+    )
+    return next(sides), next(sides)
 
 
 def _matched(
@@ -318,6 +367,8 @@ class Base:
     """What the base gates and the head does not measure."""
     invalid: str = ""
     """The first problem of an experiment that the base has and that is not valid there."""
+    held: tuple[str, ...] = ()
+    """Forms of answers that both sides are held to, as the text of one asks for them."""
 
     def variant_on(self, experiment: Experiment) -> Experiment | None:
         """Return an experiment with the prompts and models of the base; None if it has none."""
@@ -362,7 +413,7 @@ def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str =
     before = _aside_by_names_of_now(before, former, experiment.id)
     changed = _changed(_eval_suite(before, old), _eval_suite(project, experiment))
     moved = () if former == experiment.id else (f"experiment {former} is now {experiment.id}",)
-    base = Base(ref, commit, before, old, changed, (*moved, *matched.replaced))
+    base = Base(ref, commit, before, old, changed, (*moved, *matched.replaced), held=matched.held)
     return dataclasses.replace(base, doubts=tuple(_doubts(base, matched)))
 
 

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import service_paths
+from edison_ci.config import expected_form, service_paths
 from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.config.validation import DataCheck
 from edison_ci.documents import record_json
@@ -457,6 +457,10 @@ def outside_sentences(experiment: Experiment) -> list[str]:
 def _reasons(estimator: CallEstimator, of: str) -> Iterator[str]:
     """Yield what a reader of the plan should know about it."""
     project, experiment, survey = estimator.project, estimator.experiment, estimator.survey
+    for prompt in experiment.prompts:
+        for note in expected_form.notes_on(prompt.detected):
+            if note.requested:
+                yield f"{prompt.path}:{note.line}: {note.sentence}; {note.hint}"
     yield from survey.repeated.sentences()
     if survey.unverified:  # a model wrote them
         answers = counted(survey.unverified, "expected answer")

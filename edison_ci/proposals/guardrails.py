@@ -357,7 +357,7 @@ def _output(change: Change, _: GuardrailContext) -> RuleResult | None:
     if same:
         return RuleResult(True, f"{after}, as before")
     forms = f"answers had to be {before} and would have to be {after}"
-    return RuleResult(False, f"{forms}: the prompt says json or <response> otherwise than before")
+    return RuleResult(False, f"{forms}: the text asks for another form than before")
 
 
 def _new(change: Change, background: GuardrailContext) -> RuleResult | None:

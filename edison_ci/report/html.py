@@ -186,6 +186,7 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
         "limitations": [
             *view.missing,
             *view.steered,
+            *view.forms,
             *(rival.sentence for rival in view.weak_prompts),
         ],
         "gates": view.gates,

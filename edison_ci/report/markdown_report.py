@@ -303,7 +303,7 @@ def _limitations(view: RunResult) -> Section:
 def _facts(view: RunResult) -> Iterator[Inline]:
     for names in view.replaced:
         yield f"Compared with its predecessor: {prose(names)}."
-    yield from map(Sentence, view.steered)
+    yield from map(Sentence, (*view.steered, *view.forms))
     yield (
         f"Score {points(view.overall.composite)}, pass rate {rate(view.overall.pass_rate)}, "
         "over all of them."

@@ -17,6 +17,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import TOLERANCE, snap
 from edison_ci.results import snapshot
 from edison_ci.stats import slices
+from edison_ci.store.cells import FORM, UNSCORED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -165,7 +166,8 @@ _FAILS_BELOW = 0.5 - TOLERANCE
 _PARTS = f"""
 select p.kind, p.name, p.score, p.passed, nullif(p.status, 'ok'), c.rowid,
   case when p.kind = 'safety' then substr(p.reason, 1, instr(p.reason, ':') - 1) end,
-  case when p.passed = 0 or (p.passed is null and p.score < {_FAILS_BELOW}) then c.case_id end
+  case when p.kind not in ('{UNSCORED}', '{FORM}')
+    and (p.passed = 0 or (p.passed is null and p.score < {_FAILS_BELOW})) then c.case_id end
   {{who}}
 from cell c join component p on p.cell_id = c.id where c.run_id = ? and c.side = ? order by
   c.case_id

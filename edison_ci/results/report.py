@@ -458,6 +458,7 @@ def _reported_run(view: RunResult) -> dict[str, Any]:
         "on": view.on,
         "eval_suite": [change._asdict() for change in view.eval_suite],
         "replaced": [*view.replaced],
+        "forms": [*view.forms],
         "scores": [_score_json(row) for row in view.variants],
         "changes": [
             {"prompt": change.prompt, "model": change.model, **change.comparison.as_json()}

@@ -35,6 +35,7 @@ from edison_ci.results.snapshot import (
     companion_of,
     eval_suite_of,
     files_of,
+    form_notes,
     is_redacted,
     replaced_names,
     snapshot_of,
@@ -88,7 +89,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "cut_off", "missing", "batches", "steered", "fallbacks", "notes", "headline",
+    "cut_off", "missing", "batches", "steered", "forms", "fallbacks", "notes", "headline",
 )  # fmt: skip
 
 
@@ -180,6 +181,17 @@ class RunResult:
             for request in steering.steering_of(self.connection, self.run.id)
             if request.done
         )
+
+    @cached_property
+    def forms(self) -> tuple[str, ...]:
+        """Which forms of answers were found in prompts, and how many answers have one anyway."""
+        parsed = (
+            f"{round((component.mean or 0) * component.answers):,} of {component.answers:,} "
+            f"answers have the form {component.name}, which is not required"
+            for component in self.components
+            if component.kind == store_cells.FORM
+        )
+        return tuple(f"{sentence}." for sentence in (*form_notes(self.run), *parsed))
 
     @cached_property
     def batches(self) -> list[store_batches.StoredBatch]:

@@ -184,7 +184,8 @@ def missing_sentences(result: RunResult) -> Iterator[str]:
     run, cells = result.run, result.cells
     done = sum(count for name, count in cells.items() if name != "total")
     if run.status != RunStatus.COMPLETED:
-        by = f", stopped by {run.stopped_by}" if run.stopped_by else ""
+        joint = ": " if run.status == RunStatus.FAILED else ", stopped by "
+        by = f"{joint}{run.stopped_by}" if run.stopped_by else ""
         yield f"The run is {run.status}{by}: {done:,} of {cells['total']:,} cells are done."
     if cells["error"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.error_kinds.items())

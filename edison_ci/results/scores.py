@@ -219,6 +219,18 @@ def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
     return f"{row[0]} {row[1]}: {row[2]}" if row else ""
 
 
+def malformed_answers(
+    connection: sqlite3.Connection, run_id: str
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return how many answers are malformed, and of how many, by side and prompt."""
+    rows = connection.execute(
+        "select side, prompt, sum(status = 'malformed'), count(*) from cell "
+        "where run_id = ? and status in ('ok', 'malformed', 'blocked') group by side, prompt",
+        (run_id,),
+    )
+    return {(side, prompt): (malformed, answers) for side, prompt, malformed, answers in rows}
+
+
 class EstimateWithInterval(NamedTuple):
     """An estimate with its interval, as a table has it."""
 

@@ -426,6 +426,11 @@ def replaced_names(run: Run) -> tuple[str, ...]:
     return tuple(map(str, base_reference_of(run).get("replaced", ())))
 
 
+def form_notes(run: Run) -> tuple[str, ...]:
+    """Return which forms of answers were found in the texts of prompts, in sentences."""
+    return tuple(map(str, command_line_of(run).get("forms", ())))
+
+
 def suite_changes(
     connection: sqlite3.Connection, run: Run, companion: Run | None
 ) -> tuple[SuiteChange, ...]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 COUNTED = frozenset({"check", "rubric", "grader"})
 """Kinds of components that make composite and pass; others are shown only."""
+UNSCORED, FORM = "unscored", "form"
+"""Kinds of components that say something of an answer, and never fail it: a check of a malformed
+answer, and whether it has a form that its prompt mentions."""
 CELL_STATUSES = {status.value: status for status in CellStatus}
 """Statuses by the text that is stored: a dict is ten times as fast as `CellStatus(text)`, and cells
 are many."""

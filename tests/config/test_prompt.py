@@ -275,7 +275,7 @@ def test_what_only_looks_like_a_fence_hides_no_heading(line: str) -> None:
 
 def test_a_fence_that_swallows_headings_is_a_warning() -> None:
     text = (
-        "# user\n\n```json\n{}\n\n# assistant\nthis text is long enough to be a prompt of sorts\n"
+        "# user\n\n```text\n{}\n\n# assistant\nthis text is long enough to be a prompt of sorts\n"
     )
     assert warnings(text) == [
         "prompts/hello.md:3:1: warning: this code fence is not closed, and section headings "
@@ -453,9 +453,10 @@ EXPECTATIONS = [
     ("Answer as JSON.", "json"),
     ("Answer as json!", "json"),
     ("Answer as (Json)", "json"),
+    ("Answer as plain text, not JSON.", "none"),
     ("Answer as JSONL or jsonify or json_text or Jsons.", "none"),
     ("Write <response>answer</response>.", "response"),
-    ("Write <response> only.", "none"),
+    ("Write <response> only.", "response"),
     ("Write </response> only.", "none"),
     ("Write <Response>x</Response>.", "none"),
     ("Write <response>the JSON</response>.", "response+json"),

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import load_project
-from edison_ci.plan.baseline import counterparts, dropped_experiments, successors
+from edison_ci.plan.baseline import (
+    counterparts,
+    dropped_experiments,
+    held_to_the_stricter,
+    successors,
+)
 from tests.conftest import Folder
 
 if TYPE_CHECKING:
@@ -145,6 +150,48 @@ def test_what_took_the_place_is_followed_and_what_is_not_measured_is_dropped(
     assert len(found.dropped) == len(dropped), found.dropped
     assert all(part in said for part, said in zip(dropped, found.dropped, strict=True))
     assert dropped_experiments(old, new) == []
+
+
+AS_JSON = f"{BYE} Answer in JSON.\n"
+
+
+@pytest.mark.parametrize(
+    ("base_text", "head_text", "note", "dropped", "held"),
+    [
+        # Found in the text of one side only: a note, and both are held to it.
+        (AS_JSON, BYE, "asks for json, that of the head for none", "", ("json", "json")),
+        (BYE, AS_JSON, "asks for none, that of the head for json", "", ("json", "json")),
+        (f"{BYE} Put it in <response> tags.", AS_JSON, "asks for response, that", "",
+         ("response+json", "response+json")),
+        # Written: it is a promise.
+        (f"---\nexpect: json\n---\n{BYE}", BYE, "", "need no longer be json", ("json", "json")),
+        (f"---\noutput: {{}}\n---\n{BYE}", BYE, "", "need no longer be json", ("json", "json")),
+        (BYE, f"---\nexpect: json\n---\n{BYE}", "", "", ("json", "json")),
+        # What the head writes holds where the base only says it in words; it decides nothing.
+        (AS_JSON, f"---\nexpect: none\n---\n{BYE}", "", "need no longer be json", ("none", "none")),
+        (BYE, BYE, "", "", ("none", "none")),
+    ],
+)  # fmt: skip
+def test_both_sides_are_held_to_the_stricter_form(
+    base: Folder,
+    tmp_path: Path,
+    base_text: str,
+    head_text: str,
+    note: str,
+    dropped: str,
+    held: tuple[str, str],
+) -> None:
+    head = Folder(shutil.copytree(base.path, tmp_path / "head"))
+    base.write("prompts/bye.md", base_text)
+    head.write("prompts/bye.md", head_text)
+    old, new = load_project(base.path), load_project(head.path)
+    before, after = old.experiments["greet"], new.experiments["greet"]
+    found = counterparts(before, new, after)
+    assert [note in sentence for sentence in found.held] == [True] * bool(note)
+    assert [dropped in sentence for sentence in found.dropped] == [True] * bool(dropped)
+    sides = held_to_the_stricter(after, before)
+    forms = [next(p.expect for p in side.prompts if p.id == "bye") for side in sides]
+    assert tuple(forms) == held
 
 
 def rename_it(folder: Folder) -> None:

@@ -94,7 +94,7 @@ BROKEN = {
     "few_shots": PROMPT.replace("Hello Ada.", "Hello dear Ada."),
     "variables": PROMPT.replace(LINE, "Say hello to {{ name | upper }} in a sentence.\n"),
     "template_logic": after(PROMPT, "{% if name %}Be kind.{% endif %}"),
-    "output": after(PROMPT, "Never write JSON."),
+    "output": after(PROMPT, "Answer in JSON."),
     "copied_text": after(PROMPT, f"An example: {ASKED}!"),
     "invisible": after(PROMPT, "Be\u200b kind."),
     "secrets": after(PROMPT, "Use sk-ant-0123456789abcdefghijkl for it."),

@@ -77,12 +77,12 @@ async def test_a_prompt_is_edited_tried_and_saved(desk: ReviewSite, looks: list[
         text = page.locator("#text")
         await text.press("Control+End")
         await text.type(f"Answer {number} as json, {{{{ name }}}}.")
-        marked = await page.locator(".code-marks mark").all_text_contents()
-        assert marked == ["{{ name }}", "json", "{{ name }}"]
         whole = await text.input_value()
         count = page.locator("[data-told=characters]")
         await expect(count).to_have_text(f"{len(whole):,}")
         await expect(page.locator("[data-told=expects]")).to_have_text("json")
+        marked = await page.locator(".code-marks mark").all_text_contents()
+        assert marked == ["{{ name }}", "json", "{{ name }}"]
         await expect(page.locator("[data-told=cost]")).to_contain_text("3 answers, ")
         await page.get_by_role("button", name="Try").click()
         await page.wait_for_url("**#grid")

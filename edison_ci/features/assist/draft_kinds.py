@@ -217,8 +217,11 @@ def prompts_task(
 
 
 def prompt_file(name: str, text: str) -> str:
-    """Return the file of a prompt with this message."""
-    return f"---\nid: {name}\n---\n# user\n{text.strip()}\n"
+    """Return the file of a prompt with this message, and the form of answers that it asks for."""
+    body = f"---\n# user\n{text.strip()}\n"
+    prompt, _ = config_prompt.read_prompt(f"---\nid: draft\n{body}".encode(), "draft.md")
+    form = "" if prompt is None else f"expect: {prompt.expect}\n"
+    return f"---\nid: {name}\n{form}{body}"
 
 
 def _read_prompts(inputs: tuple[str, ...], items: Sequence[Json]) -> Proposals:

@@ -11,8 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.api.file_edits import with_key
 from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS
 from edison_ci.config.cases import STATIC
+from edison_ci.config.expected_form import Detected, notes_on
 from edison_ci.config.tokens import ESTIMATE, counter_for
 from edison_ci.errors import UsageError
 from edison_ci.execute.tasks import Task
@@ -45,6 +47,10 @@ class DraftCounts(NamedTuple):
     """Whether the tokens were counted with the tokenizer of the first model."""
     expects: str
     """The form of answers that the text asks for: none, response, json or response+json."""
+    notes: tuple[str, ...]
+    """Where that form was found, or is only mentioned, and the key that changes it."""
+    requests: tuple[int, ...]
+    """Lines of the file that ask for the form."""
     problems: tuple[str, ...]
     """Why it cannot be used, with lines; empty if it can."""
 
@@ -77,6 +83,12 @@ class Draft:
         return self.text != self.target.text
 
     @property
+    def saved(self) -> str:
+        """The text as it is proposed: with the form of answers where its words only name one."""
+        detected = self.prompt.detected
+        return with_key(self.text, "expect", detected.form) if detected.mentions else self.text
+
+    @property
     def prompt(self) -> Prompt:
         """The prompt with this text; raises UsageError if it is not valid."""
         return self.usable.prompts[0]
@@ -103,6 +115,7 @@ class Draft:
         models = self.target.experiment.models
         counter = counter_for(models[0][1]) if models else ESTIMATE
         prompt = self.experiment.prompts[0] if self.experiment is not None else None
+        detected = Detected("") if prompt is None else prompt.detected
         return DraftCounts(
             variables=tuple(prompt.inputs) if prompt is not None else (),
             characters=len(self.text),
@@ -110,7 +123,11 @@ class Draft:
             if prompt is not None
             else counter.count(self.text),
             exact=counter.exact,
-            expects=prompt.expect if prompt is not None else "",
+            expects=detected.form,
+            notes=tuple(
+                f"line {note.line}: {note.sentence}; {note.hint}" for note in notes_on(detected)
+            ),
+            requests=tuple(m.line for m in detected.mentions if m.requested),
             problems=self._problem_lines,
         )
 
@@ -199,6 +216,6 @@ def propose_draft(review: ReviewContext, draft: Draft, note: str, person: str) -
         review,
         draft.path,
         before=draft.target.text.encode("utf-8"),
-        after=draft.text.encode("utf-8", "surrogatepass"),
+        after=draft.saved.encode("utf-8", "surrogatepass"),
         about=ChangeText(f"edison/edit/{prompt.id}", f"Change {prompt.id}", note, person),
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.access.site import Role, require_role
 from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS, find_try
 from edison_ci.config.cases import STATIC
-from edison_ci.config.prompt import JSON_WORD, RESPONSE_TAG
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.review.prompt_drafts import ChosenCells, EditedPrompt, cost_words
 from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
@@ -141,12 +140,7 @@ def editor_page(
             "cost": _cost(draft, cases, chosen),
             "most": (MOST_CASES, MOST_MODELS),
             "static": not experiment.file.data,
-            "marks": {
-                "variables": _BRACES if braces else _VARIABLES,
-                "json": JSON_WORD,
-                "tags": RESPONSE_TAG,
-            },
-            "automatic": draft.target.prompt.header.expect == "auto",
+            "variables": _BRACES if braces else _VARIABLES,
             "grid": state.grid,
         },
         crumbs=_crumbs(links, edited.prompt),
@@ -228,8 +222,8 @@ def save_page(
     values: dict[str, Any] = {
         "edited": edited,
         "path": draft.path,
-        "changes": diff_view(before, draft.text),
-        "grown": len(draft.text) - len(before),
+        "changes": diff_view(before, draft.saved),
+        "grown": len(draft.saved) - len(before),
         "note": note,
         "limits": (FEWEST_NOTE_CHARS, MOST_NOTE_CHARS),
         "problem": problem,

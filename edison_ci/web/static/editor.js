@@ -5,16 +5,19 @@
   // Marks behind the text: what is filled in, and what decides the form of answers.
   for (const box of document.querySelectorAll(".code")) {
     const text = box.querySelector("textarea"), marks = box.querySelector(".code-marks");
-    const kinds = [["variable", box.dataset.variables]];
-    if ("automatic" in box.dataset) kinds.push(["expecting", `${box.dataset.json}|${box.dataset.tags}`]);
+    const kinds = [["variable", box.dataset.variables], ["expecting", "\\b[jJ][sS][oO][nN]\\b|<response>"]];
     const every = new RegExp(kinds.map(([, source]) => `(${source})`).join("|"), "gs");
     const draw = () => {
       const found = document.createDocumentFragment();
       // The front matter is not sent.
       const body = text.value.startsWith("---\n") ? text.value.indexOf("\n---\n", 3) + 1 : 0;
+      // Which lines ask for the form of answers is told by the server.
+      const asking = new Set(box.dataset.requests.split(" ").map(Number));
+      const line = (index) => text.value.slice(0, index).split("\n").length;
       let at = 0;
       for (const match of text.value.matchAll(every)) {
         if (match.index < body) continue;
+        if (match[1] === undefined && !asking.has(line(match.index))) continue;
         const mark = document.createElement("mark");
         mark.className = kinds[match.slice(1).findIndex((part) => part !== undefined)][0];
         mark.textContent = match[0];
@@ -26,6 +29,7 @@
       marks.scrollTop = text.scrollTop;
     };
     text.addEventListener("input", draw);
+    box.addEventListener("told", draw);
     text.addEventListener("scroll", () => { marks.scrollTop = text.scrollTop; });
     new ResizeObserver(() => { marks.style.height = ""; draw(); }).observe(text);
     draw();
@@ -49,6 +53,10 @@
         listed(told("variables"), "code", found.variables, "variable");
         if (!found.variables.length) told("variables").textContent = "none ";
         told("expects").textContent = found.expects;
+        listed(told("notes"), "li", found.notes, "");
+        const box = form.querySelector(".code");
+        box.dataset.requests = found.requests.join(" ");
+        box.dispatchEvent(new Event("told"));
       }
       listed(told("problems"), "li", found.problems, "");
       told("cost").textContent = found.cost;

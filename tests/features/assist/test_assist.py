@@ -259,7 +259,7 @@ def test_a_prompt_is_drafted_in_three_styles_with_the_same_inputs(
     ]
     assert found["path"] == "prompts/support-reply-structured.md"
     written = support.read(found["path"])
-    assert written.startswith("---\nid: support-reply-structured\n---\n# user\n")
+    assert written.startswith("---\nid: support-reply-structured\nexpect: none\n---\n# user\n")
     support.edit(
         EXPERIMENT,
         "[prompts/support-reply.md]",

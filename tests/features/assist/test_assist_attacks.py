@@ -147,7 +147,7 @@ def test_what_is_taken_is_text_in_its_place(
     code, said = drafted(edison, support, "prompts")
     assert code == 0, said
     front, _, body = support.read("prompts/support-reply-structured.md").partition("# user\n")
-    assert front == "---\nid: support-reply-structured\n---\n"
+    assert front == "---\nid: support-reply-structured\nexpect: none\n---\n"
     assert body == f"{text}\n{INPUTS}\n"
     assert edison(support, "validate").code == 0
     made = {path.name for path in {*support.path.rglob("*.*")} - files}
@@ -185,7 +185,7 @@ def test_a_prompt_has_one_message_and_no_logic_of_the_assistant(
         code, said = drafted(edison, support, "prompts")
         if code == 0:
             front, _, body = support.read(path).partition("# user\n")
-            assert front == "---\nid: support-reply-structured\n---\n", attack
+            assert front == "---\nid: support-reply-structured\nexpect: none\n---\n", attack
             assert text.strip() in body, attack
             assert edison(support, "render", "support-reply-structured").code in (0, 2)
             (support.path / path).unlink()

@@ -60,6 +60,13 @@ def test_counts_follow_the_text(desk: ReviewSite) -> None:
     assert told["characters"] == len(text)
     assert told["tokens"] > 20
     assert (told["variables"], told["expects"]) == (["name"], "response+json")
+    says = "the prompt says 'Answer in JSON, inside <response></response>, to {{ name }}.'"
+    right = "write `expect: response+json` if that is right, else"
+    assert told["notes"] == [
+        f"line 6: answers must be JSON: {says}; {right} `expect: response`",
+        f"line 6: answers must be in <response> tags: {says}; {right} `expect: json`",
+    ]
+    assert told["requests"] == [6, 6]
     assert told["problems"] == []
     assert told["cost"].startswith("2 answers, ")
     wrong = send(desk, "count", text + "{{ other( }}\n").json()
@@ -140,7 +147,7 @@ def test_a_budget_is_respected(desk: ReviewSite) -> None:
 
 def test_a_text_is_saved_as_a_branch_after_its_changes_are_shown(desk: ReviewSite) -> None:
     before = desk.folder.git("rev-parse", "main")
-    text = text_of(desk) + f"Wish them well. {PROBE}\n"
+    text = text_of(desk) + f"Wish them well. {PROBE}\nThe customer sends JSON.\n"
     answer = send(desk, "draft", text)
     assert place(answer) == "/-/edison/prompt/hello/save"
     page = desk.client.get(answer.headers["location"]).text
@@ -160,6 +167,8 @@ def test_a_text_is_saved_as_a_branch_after_its_changes_are_shown(desk: ReviewSit
     assert branch is not None
     assert "git switch main && git merge" in told, "there is no remote"
     assert "Wish them well." in desk.folder.git("show", f"{branch[0]}:prompts/hello.md")
+    written = desk.folder.git("show", f"{branch[0]}:prompts/hello.md")
+    assert "\nexpect: none\n---\n" in written, "the form is written out"
     assert NOTE in desk.folder.git("log", "-1", "--format=%B", branch[0])
     assert desk.folder.git("rev-parse", "main") == before
     assert "Wish them well." not in text_of(desk)
