@@ -118,6 +118,10 @@ CODES: dict[str, tuple[str, str]] = {
         "a check or model needs a library or program that is not installed here",
         "the command that installs it is in the hint",
     ),
+    "not-ready": (
+        "a note: a run would be refused here, though the files are valid",
+        "set the key, allow the host or the code, as the message says",
+    ),
     "nul-byte": ("a file holds a NUL byte", "save it as plain text"),
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
     "old-prices": (

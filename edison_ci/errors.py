@@ -60,10 +60,14 @@ _MEANING = {
 
 
 class Severity(StrEnum):
-    """Severity of a problem: an error stops every command, a warning does not."""
+    """Severity of a problem: an error stops every command, a warning does not.
+
+    A note is about this machine or a later command, not about the files.
+    """
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class Problem:
 
     def __str__(self) -> str:
         hint = f" ({self.hint})" if self.hint else ""
-        prefix = "warning: " if self.severity is Severity.WARNING else ""
+        prefix = "" if self.severity is Severity.ERROR else f"{self.severity}: "
         return f"{self.where}: {prefix}{self.message}{hint}"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from edison_ci._dataclass import dataclass
 from edison_ci.access import own_results, proposal_terms
 from edison_ci.access.events import Situation, find_base
+from edison_ci.api import reports
 from edison_ci.api.change_coverage import ChangeCoverage, coverage_since
 from edison_ci.api.evaluation import RunOrder, evaluate, most_important, select_experiments
 from edison_ci.api.recordings import RECORDINGS, Recording, recorded_answers
@@ -115,6 +116,8 @@ class ChangeResult:
     plans: tuple[PlannedRun, ...] = ()
     """The runs that would have been made, where there are neither keys nor recorded answers."""
     runs: tuple[RunOutcome, ...] = ()
+    failure: EdisonError | None = None
+    """What stopped the job after these runs."""
 
     @property
     def run_ids(self) -> list[str]:
@@ -124,7 +127,13 @@ class ChangeResult:
     @property
     def report(self) -> Report:
         """The report on it, without its runs."""
-        return Report(undecided=self.undecided, plans=self.plans, dropped=self.coverage.dropped)
+        failure = "" if self.failure is None else reports.failure_text(self.failure)
+        return Report(
+            failure=failure,
+            undecided=self.undecided,
+            plans=self.plans,
+            dropped=self.coverage.dropped,
+        )
 
     @property
     def waiting(self) -> bool:
@@ -135,7 +144,8 @@ class ChangeResult:
     def exit_code(self) -> int:
         """The most important exit code of the runs and of what is no longer measured."""
         codes = (ExitCode.UNCLEAR if _waits(run) else run.exit_code for run in self.runs)
-        return most_important((self.coverage.exit_code, *codes))
+        failed = () if self.failure is None else (self.failure.exit_code,)
+        return most_important((self.coverage.exit_code, *codes, *failed))
 
 
 def _waits(run: RunOutcome) -> bool:
@@ -206,7 +216,8 @@ def evaluate_change(
         if recording is None:
             return replace(result, plans=_plans(project, experiments, result.undecided))
     order = _order(request, experiments, comparison.base, recording)
-    return replace(result, runs=_runs(project, request, replace(order, push=push), observer))
+    runs, failure = _runs(project, request, replace(order, push=push), observer)
+    return replace(result, runs=runs, failure=failure)
 
 
 def _order(
@@ -237,7 +248,8 @@ def _base_of(project: Project, event: Event) -> str | None:
 
 def _runs(
     project: Project, request: ChangeRequest, order: RunOrder, observer: ChangeObserver
-) -> tuple[RunOutcome, ...]:
+) -> tuple[tuple[RunOutcome, ...], EdisonError | None]:
+    """Return the runs that ended, and what stopped the job after them; raises if none has ended."""
     if request.batch and project.file.settings.private:
         raise UsageError(
             "a private project keeps no results, so no later job could collect a batch",
@@ -251,7 +263,15 @@ def _runs(
     agenda = run_request.targets(project)
     for targets in agenda:
         observer.compares(targets)
-    return tuple(evaluate(project, run_request, agenda))
+    ended: list[RunOutcome] = []
+    try:
+        ended.extend(evaluate(project, run_request, agenda))
+    except EdisonError as error:
+        if not ended:
+            raise
+        observer.note(f"stopped after {counted(len(ended), 'run')}: {error.message}")
+        return tuple(ended), error
+    return tuple(ended), None
 
 
 def _undecided_reason(event: Event, recording: Recording | None) -> str:

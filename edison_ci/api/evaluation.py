@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import own_results, programs
 from edison_ci.api.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.config import requirements
-from edison_ci.errors import ExitCode, UsageError
+from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.execute import existing_answers
+from edison_ci.execute.budgets import caps_of, refuse_runs_without_room
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.targets import RunTarget, refuse_missing, resumed_target, run_targets
 from edison_ci.plan import baseline
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from edison_ci.api.recordings import Recording
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.errors import Problem
     from edison_ci.execute.existing_answers import OutputFile
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.records import BaselineDoubt
@@ -191,9 +194,11 @@ def evaluate(
 ) -> Iterator[RunOutcome]:
     """Run the experiments one after the other, and yield the outcome of each run.
 
-    All runs share the budget. After a paused run no further run is started.
+    All runs share the budget. After a paused run no further run is started. What would refuse one
+    of several runs is found before the first of them makes a call.
     """
     agenda = request.targets(project) if agenda is None else agenda
+    _refuse_together(project, request, [target for targets in agenda for target in targets])
     ended: list[RunOutcome] = []
     for targets in agenda:
         for target in targets:
@@ -210,6 +215,35 @@ def evaluate(
             yield end
         if ended and ended[-1].exit_code is ExitCode.PAUSED:
             return
+
+
+def _refuse_together(project: Project, request: RunRequest, targets: Sequence[RunTarget]) -> None:
+    """Raise for several runs if one of them would be refused; one run is checked as it starts."""
+    if len(targets) < 2:
+        return
+    options = request.options
+    problems: list[Problem] = []
+    costs: dict[tuple[str, ...], tuple[tuple[SpendingCap, ...], int]] = {}
+    for target in targets:
+        with request.factory.session(target) as session:
+            try:
+                plan = session.preview(options)
+            except EmptyShard:
+                continue
+            except ConfigError as refused:
+                problems += refused.problems
+                continue
+        cost, experiment = plan.cost_microusd, target.experiment
+        lowest = 0 if cost is None or request.factory.recording is not None else int(cost.low)
+        # Runs of the same prompts may share their answers, such as those on two eval suites.
+        same = tuple(sorted(prompt.id for prompt in experiment.prompts))
+        if same not in costs or costs[same][1] < lowest:
+            costs[same] = (caps_of(target.project, experiment, "", None), lowest)
+    requirements.refuse(dict.fromkeys(problems))
+    path = project.root / project.file.results
+    with open_reader(path) if path.exists() else contextlib.nullcontext() as reader:
+        today = utc.timestamp(utc.now())[:10]
+        refuse_runs_without_room(reader, costs.values(), options.budget_microusd, today)
 
 
 def _doubts(project: Project, target: RunTarget) -> tuple[BaselineDoubt, ...]:

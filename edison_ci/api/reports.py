@@ -212,13 +212,18 @@ class ReportFiles:
         return cls(named)
 
     def write(
-        self, project: Project, run_ids: Sequence[str], dropped: tuple[str, ...] = ()
+        self,
+        project: Project,
+        run_ids: Sequence[str],
+        dropped: tuple[str, ...] = (),
+        failure: EdisonError | None = None,
     ) -> list[WrittenReport]:
-        """Write the report on runs in every format."""
+        """Write the report on runs in every format, with what failed after them."""
         if not self.files:
             return []
         with _report_with_sources(project, run_ids) as (report, sources):
-            return self.write_report(replace(report, dropped=dropped), sources)
+            text = "" if failure is None else failure_text(failure)
+            return self.write_report(replace(report, dropped=dropped, failure=text), sources)
 
     def write_failure(self, error: EdisonError) -> list[WrittenReport]:
         """Write reports on a run that failed to start, so that no older report is taken for it."""

@@ -23,7 +23,6 @@ from edison_ci.cli.options import COMPLETE, CliState
 from edison_ci.cli.terminal import Terminal, flush, wait_for_answers_in_pieces
 from edison_ci.documents import secrets
 from edison_ci.errors import (
-    ConfigError,
     EdisonError,
     ExitCode,
     Location,
@@ -174,12 +173,8 @@ def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
         terminal.traceback(error)
     if type(error).__module__ == "sqlite3":
         error = StoreError.of(error)
-    if isinstance(error, ConfigError):
-        return terminal.invalid(error)
     if isinstance(error, EdisonError):
-        where = error.where or Location("")
-        problem = Problem(where, error.code, error.message, error.hint)
-        return terminal.failure(problem, error.exit_code)
+        return terminal.error(error)
     problem, code = _unexpected(error)
     return terminal.failure(problem, code)
 

@@ -133,6 +133,8 @@ class CliState:
     no_color: bool = False
     root: Path | None = None
     """Root of the project, once it is known."""
+    started: bool = False
+    """Whether the command has begun to make calls, so that an error is not all that happened."""
     sources: dict[str, ParameterSource] = field(default_factory=dict)
 
     @property

@@ -19,13 +19,13 @@ from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
+from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.numeric import counted, rate
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.results import stored_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.api.change_coverage import ChangeCoverage
     from edison_ci.api.decisions import GateFlips
@@ -253,12 +253,8 @@ def run(state: CliState, request: RunCommand) -> None:
         stamps = _file_stamps(project.root, project.file)
         try:
             _evaluate(state, terminal, request)
-        except ConfigError as error:
-            terminal.invalid(error)
         except EdisonError as error:
-            where = error.where or Location("")
-            problem = Problem(where, error.code, error.message, error.hint)
-            terminal.failure(problem, error.exit_code)
+            terminal.error(error)
         except click.exceptions.Exit as ended:
             if ended.exit_code == ExitCode.PAUSED:
                 raise
@@ -279,6 +275,8 @@ def _requested_reports(request: RunCommand) -> ReportFiles | None:
 def _evaluate(state: CliState, terminal: Terminal, request: RunCommand) -> None:
     """Run the requested experiments once and write the requested reports."""
     reports = _requested_reports(request)
+    ended: list[RunOutcome] = []
+    coverage, failure = None, None
     try:
         project = _open_project(state, request)
         coverage = _coverage(state, terminal, project, request)
@@ -290,16 +288,23 @@ def _evaluate(state: CliState, terminal: Terminal, request: RunCommand) -> None:
         if request.aa:
             request = _for_flips(state, project, experiments, request)
         run_sessions.require_editor(project, "run")
-        ended = _run(state, terminal, project, request, experiments)
+        for outcome in _runs(state, terminal, project, request, experiments):
+            ended.append(outcome)
         if request.fire is not None:
             _sample_production(state, terminal, project, request, experiments)
     except EdisonError as error:
-        if reports is not None:
-            show_written(terminal, reports.write_failure(error))
+        if not ended:
+            if reports is not None:
+                show_written(terminal, reports.write_failure(error))
+            raise
+        failure = error
+    except BaseException:
+        if not terminal.json:
+            show_ended(terminal, project, ended)
         raise
     decided = request.aa and ended[-1].exit_code in _DECIDED
     flips = decisions.gate_flips(project, ended[-1].run_id) if decided else ()
-    finish(terminal, project, ended, RunNotes(reports, coverage, flips))
+    finish(terminal, project, ended, RunNotes(reports, coverage, flips, failure))
 
 
 def _open_project(state: CliState, request: RunCommand) -> Project:
@@ -354,14 +359,14 @@ def _for_flips(
     return replace(request, against=None, repeats=repeats)
 
 
-def _run(
+def _runs(
     state: CliState,
     terminal: Terminal,
     project: Project,
     request: RunCommand,
     experiments: Sequence[Experiment],
-) -> list[RunOutcome]:
-    """Run the experiments one after the other; return the outcome of each run."""
+) -> Iterator[RunOutcome]:
+    """Run the experiments one after the other; yield the outcome of each run as it ends."""
     gc.collect()  # each record with slots was made of a class without them: 0.7 MB
     gc.freeze()  # what is loaded by now stays until the end
     if request.record is not None:
@@ -386,15 +391,20 @@ def _run(
     agenda = run_request.targets(project)
     for targets in agenda:
         sessions.show_targets(terminal, targets)
-    ended = []
     own = run_request.factory
     with sessions.on_workers_of(state, project, own, request.on, request.tls) as factory:
         for outcome in evaluation.evaluate(project, replace(run_request, factory=factory), agenda):
-            ended.append(outcome)
+            yield outcome
+            if outcome.exit_code is ExitCode.NOT_MEASURED:
+                _notify(terminal, project)  # the runs that follow may take hours
             if request.record is not None:
                 count = recordings.record_answers(project, outcome.run_id, request.record)
                 terminal.note(f"{counted(count, 'answer')} recorded in {request.record}")
-    return ended
+
+
+def _notify(terminal: Terminal, project: Project) -> None:
+    if project.file.notifications:
+        feature.call("command_ended", terminal, sites.Site(project.root, project.file))
 
 
 def _sample_production(
@@ -488,6 +498,8 @@ class RunNotes(NamedTuple):
     reports: ReportFiles | None = None
     coverage: ChangeCoverage | None = None
     flips: Sequence[GateFlips] = ()
+    failure: EdisonError | None = None
+    """What stopped the command after these runs."""
 
 
 def finish(
@@ -497,10 +509,10 @@ def finish(
     notes: RunNotes | None = None,
 ) -> None:
     """Show the outcome of runs, write their reports and exit with the most important code."""
-    reports, coverage, flips = notes or RunNotes()
+    reports, coverage, flips, failure = notes or RunNotes()
     dropped = () if coverage is None else coverage.dropped
-    codes = [run.exit_code for run in ended]
-    code = evaluation.most_important(codes if coverage is None else [coverage.exit_code, *codes])
+    codes = [part.exit_code for part in (coverage, failure) if part is not None]
+    code = evaluation.most_important([*codes, *(run.exit_code for run in ended)])
     run_ids = [run.run_id for run in ended]
     if not terminal.json and not terminal.quiet:
         show_ended(terminal, project, ended)
@@ -508,7 +520,7 @@ def finish(
             _show_flips(terminal, flips)
     feature.call("runs_ended", terminal, project, run_ids)
     if reports is not None:
-        written = reports.write(project, run_ids, dropped)
+        written = reports.write(project, run_ids, dropped, failure)
         if not show_written(terminal, written):
             code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
     if terminal.json:
@@ -517,9 +529,12 @@ def finish(
             progress = [run.progress for run in ended]
             document = summary.document(results, code, progress, dropped)
             document |= {"aa": [gate.as_json() for gate in flips]} if flips else {}
+            if failure is not None:
+                document |= {"verdict": "error", **terminal.error_fields(failure)}
             terminal.document(document)
-    if project.file.notifications:
-        feature.call("command_ended", terminal, sites.Site(project.root, project.file))
+    elif failure is not None:
+        terminal.error(failure)
+    _notify(terminal, project)
     if code:
         raise click.exceptions.Exit(code)
 

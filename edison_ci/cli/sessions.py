@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.options import CliState
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
+    from edison_ci.execute.progress import Progress
     from edison_ci.execute.run_options import BaseReference
     from edison_ci.execute.targets import RunTarget
     from edison_ci.plan.estimate import CostRange
@@ -59,6 +60,8 @@ class PlanConfirmation:
     """Of the only plan that may be run; None for any."""
     keys_elsewhere: bool = False
     """Whether workers on other machines make the calls, with their own keys."""
+    confirmed: set[str] = field(default_factory=set)
+    """The hashes of the plans that were confirmed before the first of several runs."""
 
     def refuse(self, plan: Plan) -> None:
         """Raise ConfigError if the run could not complete, such as for a missing key."""
@@ -70,10 +73,13 @@ class PlanConfirmation:
         if problems:
             raise ConfigError(problems)
 
-    def __call__(self, plan: Plan) -> None:
-        """Refuse a plan that cannot complete; ask before it costs more than a dollar."""
-        terminal = self.terminal
-        terminal.warnings(plan.warnings)
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan of several before the first of them; ask before it costs too much."""
+        self._refuse(plan)
+        self.confirm(plan.cost_microusd, plan.experiment)
+        self.confirmed.add(plan.hash)
+
+    def _refuse(self, plan: Plan) -> None:
         self.refuse(plan)
         if self.plan_hash not in (None, plan.hash):
             raise UsageError(
@@ -85,6 +91,12 @@ class PlanConfirmation:
                 f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow",
                 hint="complete the cases, or use the filter default in the prompt",
             )
+
+    def __call__(self, plan: Plan) -> None:
+        """Refuse a plan that cannot complete; ask before it costs more than a dollar."""
+        terminal = self.terminal
+        terminal.warnings(plan.warnings)
+        self._refuse(plan)
         mark = simulated_label(plan.simulation)
         terminal.note(
             StyledText(plan.experiment, bold=True),
@@ -93,17 +105,18 @@ class PlanConfirmation:
         )
         if (saving := plan.saving) is not None:
             terminal.note(f"  batches save {dollar_range(saving.low, saving.high)}")
-        self.confirm(plan.cost_microusd)
+        if plan.hash not in self.confirmed:
+            self.confirm(plan.cost_microusd)
 
-    def confirm(self, cost: CostRange | None) -> None:
+    def confirm(self, cost: CostRange | None, what: str = "This") -> None:
         """Ask for confirmation if it may cost more than a dollar; elsewhere only print the cost."""
         if cost is None or cost.high <= _ASK_ABOVE_MICROUSD or self.yes:
             return
         amount = f"{dollars(cost.low)} to {dollars(cost.high)}"
         if sys.stdin.isatty() and sys.stderr.isatty() and not self.terminal.json:
-            click.confirm(f"This may cost {amount}. Continue?", abort=True, err=True)
+            click.confirm(f"{what} may cost {amount}. Continue?", abort=True, err=True)
         else:
-            self.terminal.note(f"this may cost {amount}")
+            self.terminal.note(f"{what.lower() if what == 'This' else what} may cost {amount}")
 
 
 def confirm_calls(
@@ -178,10 +191,16 @@ def _observe_session(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the callbacks that show the progress of one session; clear it at the end."""
     display = progress.Display(confirmation.terminal, quiet=state.quiet, brief=brief)
+
+    def start(made: Progress) -> None:
+        state.started = True
+        display.start(made)
+
     try:
         yield {
             "on_plan": on_plan,
-            "on_start": display.start,
+            "on_check": confirmation.check,
+            "on_start": start,
             "on_progress": display.progress,
             "on_alert": display.alert,
             "on_interim": display.interim,

@@ -91,6 +91,7 @@ class StyledText(NamedTuple):
 
 
 BAD, ODD, GOOD = "red", "yellow", "green"
+_COLORS: dict[str, str] = {Severity.ERROR: BAD, Severity.WARNING: ODD}
 
 
 class Terminal:
@@ -219,7 +220,7 @@ class Terminal:
         """Print why the command failed, with `more` fields in JSON; return its exit code."""
         problem = _sanitized(problem)
         if self._state.json:
-            self._failed(problem, exit_code, **more)
+            self.document({"error": _error_json(problem), **more, "exit_code": int(exit_code)})
         else:
             place = f"{self.place(problem.where)}: " if problem.where.file else ""
             self._print(
@@ -230,18 +231,25 @@ class Terminal:
         self.annotate([problem])
         return int(exit_code)
 
-    def invalid(self, error: ConfigError) -> int:
-        """Print every problem in the files of the project; return the exit code."""
+    def error(self, error: EdisonError) -> int:
+        """Print why the command failed, or every problem in the files; return the exit code."""
+        if not isinstance(error, ConfigError):
+            return self.failure(_problem_of(error), error.exit_code)
         if self._state.json:
-            problem = Problem(error.problems[0].where, error.code, error.message, error.hint)
-            self._failed(
-                _sanitized(problem), error.exit_code, problems=list(map(as_json, error.problems))
-            )
+            self.document({**self.error_fields(error), "exit_code": int(error.exit_code)})
         else:
             self._list(error.problems, sys.stderr)
-            self.note(f"{counted(len(error.problems), 'error')}; nothing was done")
+            done = "" if self._state.started else "; nothing was done"
+            self.note(f"{counted(len(error.problems), 'error')}{done}")
         self.annotate(error.problems)
         return int(error.exit_code)
+
+    def error_fields(self, error: EdisonError) -> dict[str, Any]:
+        """Return an error as fields of a JSON document."""
+        fields: dict[str, Any] = {"error": _error_json(_sanitized(_problem_of(error)))}
+        if isinstance(error, ConfigError):
+            fields["problems"] = list(map(as_json, error.problems))
+        return fields
 
     def annotate(self, problems: Sequence[Problem]) -> None:
         """Print annotations for GitHub when running in an action."""
@@ -262,22 +270,9 @@ class Terminal:
         path = os.path.relpath(self._state.root / where.file, self._state.folder.resolve())
         return str(Location(path, where.line, where.column))
 
-    def _failed(self, problem: Problem, exit_code: ExitCode, **more: Any) -> None:
-        where = problem.where
-        error = {
-            "code": problem.code,
-            "message": problem.message,
-            "file": where.file or None,
-            "line": where.line,
-            "column": where.column,
-            "hint": problem.hint,
-        }
-        self.document({"error": error, **more, "exit_code": int(exit_code)})
-
     def _list(self, problems: Iterable[Problem], stream: TextIO | None) -> None:
         for problem in map(_sanitized, problems):
-            warning = problem.severity is Severity.WARNING
-            word = StyledText("warning", ODD) if warning else StyledText("error", BAD)
+            word = StyledText(problem.severity, _COLORS.get(problem.severity))
             place = StyledText(self.place(problem.where), bold=True)
             self._print(stream, (place, ": ", word, f": {problem.message}"))
             if problem.hint:
@@ -294,6 +289,24 @@ class Terminal:
         if width is not None:
             texts = wrapped(texts, width, hang)
         write(stream, "".join(_painted(part, color=color) for part in texts))
+
+
+def _problem_of(error: EdisonError) -> Problem:
+    if isinstance(error, ConfigError):
+        return Problem(error.problems[0].where, error.code, error.message, error.hint)
+    return Problem(error.where or Location(""), error.code, error.message, error.hint)
+
+
+def _error_json(problem: Problem) -> dict[str, Any]:
+    where = problem.where
+    return {
+        "code": problem.code,
+        "message": problem.message,
+        "file": where.file or None,
+        "line": where.line,
+        "column": where.column,
+        "hint": problem.hint,
+    }
 
 
 def _painted(part: StyledText, *, color: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/secrets.yaml", ".ed
 
 @click.command(cls=EdisonCommand)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings and notes as errors.")
 @click.option("--prove", is_flag=True, help="Also try the checks on the expected outputs.")
 @click.pass_obj
 def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool) -> None:
@@ -29,7 +30,8 @@ def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool
 
     Checks everything that needs no call: syntax, keys, ranges, references between files, templates,
     datasets, models, prices and trust. With PATHS it reports only problems that concern those
-    files, which may be in several projects.
+    files, which may be in several projects. Notes say what would refuse a run here, such as a key
+    that is not set; they fail only with --strict.
 
     --prove tests the tests, without a model: the expected output of each case must pass every check
     that refers to it, and an empty answer and the expected output of another case must fail one.
@@ -45,21 +47,23 @@ def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool
     proofs: list[config_proof.Proof] = []
     if prove:
         reports = [_proved(report, proofs) for report in reports]
-    problems = _all_problems(reports, state)
-    failed = [p for p in problems if strict or p.severity is Severity.ERROR]
+    problems, notes = _all_problems(reports, state)
+    failed = [p for p in (*problems, *notes) if strict or p.severity is Severity.ERROR]
     if terminal.json:
         proved = {"proofs": [_proof_json(proof) for proof in proofs]} if prove else {}
         problems_json = [as_json(p) for p in problems]
         unread = _unread(reports)
-        more = {"unread_sections": unread} if unread else {}
+        more: dict[str, Any] = {"unread_sections": unread} if unread else {}
+        if notes:
+            more["notes"] = [as_json(note) for note in notes]
         terminal.document({"ok": not failed, "problems": problems_json, **proved, **more})
     else:
-        terminal.problems(problems)
+        terminal.problems([*problems, *notes])
         _proof_lines(terminal, proofs)
         if unread := _unread(reports):
             sections = ", ".join(unread)
             terminal.note(f"not read, as their features are off or not installed: {sections}")
-        _summary(terminal, reports, problems)
+        _summary(terminal, reports, [*problems, *notes])
     terminal.annotate(problems)
     if failed:
         raise click.exceptions.Exit(ExitCode.INVALID)
@@ -90,9 +94,11 @@ def _inspect(root: Path, names: set[str]) -> validation.Inspection:
         from edison_ci.access.site import audit_untrusted
 
         audit_untrusted(root, inspection.problems)
-    return dataclasses.replace(
-        inspection, problems=_selected(inspection.problems, inspection.project, names)
+    problems, notes = (
+        _selected(found, inspection.project, names)
+        for found in (inspection.problems, inspection.notes)
     )
+    return dataclasses.replace(inspection, problems=problems, notes=notes)
 
 
 def _unread(reports: list[validation.Inspection]) -> list[str]:
@@ -166,32 +172,31 @@ def _selected(
     return [problem for problem in problems if concerns(problem.where.file)]
 
 
-def _all_problems(reports: list[validation.Inspection], state: CliState) -> list[Problem]:
-    """Return the problems of all projects; with several, paths start at the working folder."""
+def _all_problems(
+    reports: list[validation.Inspection], state: CliState
+) -> tuple[list[Problem], list[Problem]]:
+    """Return problems and notes; with several projects, paths start at the working folder."""
     if len(reports) == 1:
         state.enter_project(reports[0].root)
-        return reports[0].problems
+        return reports[0].problems, reports[0].notes
     state.enter_project(state.folder.resolve())
-    return [
-        dataclasses.replace(
-            problem,
-            where=dataclasses.replace(
-                problem.where,
-                file=os.path.relpath(report.root / problem.where.file, state.folder.resolve()),
-            ),
-        )
-        for report in reports
-        for problem in report.problems
-    ]
+
+    def placed(problem: Problem, root: Path) -> Problem:
+        file = os.path.relpath(root / problem.where.file, state.folder.resolve())
+        return dataclasses.replace(problem, where=dataclasses.replace(problem.where, file=file))
+
+    return (
+        [placed(problem, report.root) for report in reports for problem in report.problems],
+        [placed(note, report.root) for report in reports for note in report.notes],
+    )
 
 
 def _summary(
     terminal: Terminal, reports: list[validation.Inspection], problems: list[Problem]
 ) -> None:
-    errors = sum(problem.severity is Severity.ERROR for problem in problems)
-    counts = {"error": errors, "warning": len(problems) - errors}
-    totals = [counted(number, word) for word, number in counts.items() if number]
-    if errors:
+    counts = Counter(problem.severity for problem in problems)
+    totals = [counted(counts[severity], severity) for severity in Severity if counts[severity]]
+    if counts[Severity.ERROR]:
         terminal.note(", ".join(totals))
         return
     projects = [report.project for report in reports if report.project is not None]

@@ -1,4 +1,4 @@
-"""Requirements of a project that this installation does not meet, as problems with locations.
+"""Requirements of runs that this installation, this machine or the project does not meet.
 
 They are not checked when a project is loaded: reports and pages of stored results need none of
 them.
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from edison_ci import extras
+from edison_ci.config import service_paths
 from edison_ci.config.experiment_rules import placed_checks
-from edison_ci.errors import ConfigError, Problem, UsageError
+from edison_ci.errors import ConfigError, Location, Problem, Severity, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ RUN: tuple[Phase, ...] = ("generate", *GRADING)
 REFINEMENT: tuple[Phase, ...] = (*RUN, "refine")
 THROUGH_LITELLM = frozenset({"vertex", "bedrock", "litellm"})
 """Providers whose models are called through litellm."""
+ALLOW_CODE = "pass --allow-code or set settings.allow_code"
 _GGUF = b"GGUF"
 """First bytes of a file of weights."""
 
@@ -171,3 +173,77 @@ def _unmet(check: Check) -> tuple[str, str]:
         if "/" not in program and extras.find_program(program) is None:
             return f"there is no program {program!r} here", "install it, or name another program"
     return "", ""
+
+
+def without_price(project: Project, model: Model) -> list[str]:
+    """Return that a model has no price; nothing if it has one."""
+    if project.prices.price_of(model) is not None:
+        return []
+    return [f"the price of {model.name} is unknown: add price to models.yaml"]
+
+
+def unset(project: Project, model: Model) -> list[str]:
+    """Return the keys of a model that are neither set nor sealed, and a missing address."""
+    reasons: list[str] = []
+    for env in model.keys.values():
+        if not project.has_key(env) and not project.has_identity(model):
+            reasons.append(f"{env} is not set ({model.name} needs it)")
+    if model.base_url_env and not os.environ.get(model.base_url_env):
+        reasons.append(f"{model.base_url_env} is not set (the address of {model.name})")
+    return reasons
+
+
+def untrusted(project: Project, models: Iterable[Model]) -> Iterator[tuple[Model, str]]:
+    """Yield what models would send to addresses that are not trusted with it."""
+    elsewhere = [model for model in models if model.base_url_env or model.service]
+    addresses = [(model, service_paths.address_of(model, os.environ)) for model in elsewhere]
+    called = [(model, address) for model, address in addresses if address]
+    trust = service_paths.effective_trust(project) if called else project.trust
+    for model, address in called:
+        for env in model.keys.values() if model.base_url_env else ():
+            if not project.trust.allows(env, address, model.provider):
+                yield model, f"{env} may not go to the host in {model.base_url_env}"
+        for refused in trust.header_refusals(model, address):
+            yield model, f"{refused.message}: {refused.hint}"
+        if (refusal := service_paths.path_refusal(model, address, trust)) is not None:
+            yield model, f"{refusal[0]}: {refusal[1]}"
+
+
+def refused_code(project: Project, experiment: Experiment) -> Iterator[str]:
+    """Yield what an experiment runs of the repository, if the project does not allow it."""
+    if project.file.settings.allow_code:
+        return
+    models = [model for _, model, _ in experiment.models]
+    models += [project.models[name] for name in project.other_models_of(experiment)]
+    code = {
+        "a check": any(check.needs_code for check in experiment.file.checks),
+        "a model": any(model.provider == "command" for model in models),
+    }
+    for what, needs in code.items():
+        if needs:
+            yield f"{what} runs code of the repository: {ALLOW_CODE}"
+
+
+def run_notes(project: Project) -> Iterator[Problem]:
+    """Yield what would refuse a run of each experiment here, which is no fault of its file.
+
+    A price that is unknown is a warning of its own.
+    """
+    models: dict[str, Model] = {}
+    for experiment in project.experiments.values():
+        if experiment.file.archived:
+            continue
+        models |= {model.name: model for _, model, _ in experiment.models}
+        models |= {name: project.models[name] for name in project.judging_models_of(experiment)}
+        for reason in refused_code(project, experiment):
+            yield _note(Location(experiment.path), reason)
+    for model in models.values():
+        for reason in unset(project, model):
+            yield _note(model.where, reason)
+    for model, reason in untrusted(project, models.values()):
+        yield _note(model.where, reason)
+
+
+def _note(where: Location, reason: str) -> Problem:
+    what, _, hint = reason.partition(": ")
+    return Problem(where, "not-ready", f"a run would be refused: {what}", hint, Severity.NOTE)

@@ -17,7 +17,7 @@ from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import ABOUT, PROJECT, QUARANTINE
 from edison_ci.config.repeated_inputs import RepeatedInputs
-from edison_ci.config.requirements import missing_in
+from edison_ci.config.requirements import missing_in, run_notes
 from edison_ci.config.tokens import ContextCheck
 from edison_ci.documents.files import OWN_FOLDER, WorkingTree, may_be_committed, read
 from edison_ci.documents.marks import Fault
@@ -48,6 +48,8 @@ class Inspection:
     """None if it cannot be read."""
     cases: int
     problems: list[Problem]
+    notes: list[Problem] = field(default_factory=list)
+    """What would refuse a run here, though the files are valid."""
 
 
 def inspect(root: Path) -> Inspection:
@@ -69,7 +71,8 @@ def inspect(root: Path) -> Inspection:
             problems += service_paths.path_problems(project)
     secret_places = {problem.where for problem in problems if problem.code == "secret"}
     problems += [problem for problem in leaked_keys(root) if problem.where not in secret_places]
-    return Inspection(root, project, cases, list(sorted_problems(problems)))
+    notes = [] if project is None else list(dict.fromkeys(run_notes(project)))
+    return Inspection(root, project, cases, list(sorted_problems(problems)), notes)
 
 
 # Datasets of an invalid experiment, and those that no experiment uses yet, are checked as well, so

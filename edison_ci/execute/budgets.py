@@ -113,18 +113,52 @@ def token_cap(caps: Iterable[SpendingCap]) -> SpendingCap | None:
 
 
 def refuse_without_room(
-    connection: sqlite3.Connection, caps: Iterable[SpendingCap], microusd: int, today: str
+    connection: sqlite3.Connection | None,
+    caps: Iterable[SpendingCap],
+    microusd: int,
+    today: str,
+    what: str = "it costs",
 ) -> None:
-    """Raise OutOfBudget if a day or month has less left than what a run costs at least."""
+    """Raise OutOfBudget if a day or month has less left than what a run costs at least.
+
+    Without a connection nothing is booked yet.
+    """
     for cap in caps:
         if cap.days is None or cap.microusd is None:
             continue
-        left = max(cap.microusd - booked(connection, cap, today)[0], 0)
+        spent = 0 if connection is None else booked(connection, cap, today)[0]
+        left = max(cap.microusd - spent, 0)
         if microusd > left or not left:
             raise OutOfBudget(
-                f"it costs {dollars(microusd)} or more, and {cap.name} has {dollars(left)} left",
+                f"{what} {dollars(microusd)} or more, and {cap.name} has {dollars(left)} left",
                 hint="raise that budget, or wait until it has room again",
             )
+
+
+def refuse_runs_without_room(
+    connection: sqlite3.Connection | None,
+    runs: Iterable[tuple[Iterable[SpendingCap], int]],
+    budget_microusd: int | None,
+    today: str,
+) -> None:
+    """Raise OutOfBudget if runs together cost more, at least, than what a budget has left.
+
+    Each run comes with its limits and its lowest cost; `budget_microusd` is that of all of them.
+    """
+    together: dict[SpendingCap, int] = {}
+    total = 0
+    for caps, lowest in runs:
+        total += lowest
+        for cap in set(caps) if lowest else ():
+            together[cap] = together.get(cap, 0) + lowest
+    what = "the runs cost"
+    if budget_microusd is not None and total > budget_microusd:
+        raise OutOfBudget(
+            f"{what} {dollars(total)} or more, and --budget is {dollars(budget_microusd)}",
+            hint="raise --budget, or name fewer experiments",
+        )
+    for cap, lowest in together.items():
+        refuse_without_room(connection, [cap], lowest, today, what)
 
 
 def share_used(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> float:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import OFFLINE
+from edison_ci.config.requirements import ALLOW_CODE
 from edison_ci.config.tokens import counter_for
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute import batches as execute_batches
-from edison_ci.plan.plan import ALLOW_CODE
 from edison_ci.providers import command, shared_cache
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers, RunBudget
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client

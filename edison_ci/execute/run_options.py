@@ -172,6 +172,8 @@ class RunContext:
     """Whether the gates decide about the run; they do not for a trial."""
     on_plan: Callable[[Plan], None] = lambda _: None
     """Called with the plan before any call is sent; may refuse it by raising."""
+    on_check: Callable[[Plan], None] = lambda _: None
+    """Called with the plan of each of several runs before the first of them; may refuse it too."""
     on_start: Callable[[Progress], None] = lambda _: None
     """Called before the first cell is filled; the progress changes while the run executes."""
     on_progress: Callable[[Progress], None] = lambda _: None

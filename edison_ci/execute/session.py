@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.tasks import Task
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
 
@@ -181,6 +182,20 @@ class Session:
             run_id = f"{self._context.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         return self._start(run_id, options, resumed=None)
 
+    def preview(self, options: RunOptions) -> Plan:
+        """Return the plan of a run that is to start later; raises what would refuse it now."""
+        experiment = self._experiment
+        allowed = allow_code(self._project) if options.allow_code else self._project
+        bare = self._plan(allowed, options)
+        work = self._work(allowed, bare, options)
+        plan = self._gates.forecast(_in_batches(bare, work, options), work)
+        with self._refusal_audited():
+            self._context.on_check(plan)
+        if not options.wait:
+            with experiment_lock(self._folder / "locks", experiment.id, "a check before a run"):
+                pass  # another run of it would refuse this one
+        return plan
+
     def resume(self, run: Run, options: RunOptions) -> RunOutcome:
         """Resume a run that was paused, failed or killed; raises UsageError if its plan changed."""
         if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
@@ -203,14 +218,7 @@ class Session:
                 plan = stored.plan(project, plan)
             elif self._context.answers is not None:
                 plan = self._context.answers.plan(project, plan)
-            work = RunWork(
-                project,
-                self._sides,
-                options.selection,
-                plan.clusters,
-                only=None if stored is None else stored.has,
-                batch=bool(options.batch),
-            )
+            work = self._work(project, plan, options, only=None if stored is None else stored.has)
             self._announce(plan, work, options)
             if options.fire is not None and resumed is None:
                 self._refuse_without_room(plan)
@@ -233,9 +241,25 @@ class Session:
                 self._insert(run)
             return run_in_loop(execute(run))
 
+    def _work(
+        self,
+        project: Project,
+        plan: Plan,
+        options: RunOptions,
+        only: Callable[[Task], bool] | None = None,
+    ) -> RunWork:
+        return RunWork(
+            project,
+            self._sides,
+            options.selection,
+            plan.clusters,
+            only=only,
+            batch=bool(options.batch),
+        )
+
     def _announce(self, plan: Plan, work: RunWork, options: RunOptions) -> None:
         """Pass the plan to the callbacks, which may refuse it."""
-        expected = plan.in_batches(work.project.prices) if options.batch else plan
+        expected = _in_batches(plan, work, options)
         if options.batch and expected.saving is None and plan.calls:
             self._context.on_batch(
                 "no model has a price for batches: all of them are called as usual"
@@ -368,3 +392,7 @@ class Session:
 
     def _now(self) -> str:
         return utc.timestamp(self._context.now())
+
+
+def _in_batches(plan: Plan, work: RunWork, options: RunOptions) -> Plan:
+    return plan.in_batches(work.project.prices) if options.batch else plan

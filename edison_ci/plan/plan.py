@@ -6,12 +6,11 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-import os
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import expected_form, service_paths
+from edison_ci.config import expected_form, requirements
 from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.config.validation import DataCheck
 from edison_ci.documents import record_json
@@ -478,52 +477,23 @@ def _reasons(estimator: CallEstimator, of: str) -> Iterator[str]:
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:
-    reasons, trust = _unset(project, loads), service_paths.effective_trust(project)
-    for model in _models(loads):
-        if project.prices.price_of(model) is None:
-            reasons.append(f"the price of {model.name} is unknown: add price to models.yaml")
-        if not (address := service_paths.address_of(model, os.environ)):
-            continue
-        for env in model.keys.values() if model.base_url_env else ():
-            if not project.trust.allows(env, address, model.provider):
-                reasons.append(f"{env} may not go to the host in {model.base_url_env}")
-        headers = trust.header_refusals(model, address)
-        reasons += [f"{refusal.message}: {refusal.hint}" for refusal in headers]
-        if (refusal := service_paths.path_refusal(model, address, trust)) is not None:
-            reasons.append(f"{refusal[0]}: {refusal[1]}")
-    return reasons
+    models = _models(loads)
+    prices = [reason for model in models for reason in requirements.without_price(project, model)]
+    refused = [reason for _, reason in requirements.untrusted(project, models)]
+    return [*_unset(project, loads), *prices, *refused]
 
 
 def _unset(project: Project, loads: list[Load]) -> list[str]:
     """Return the keys that are neither in the environment nor sealed, and missing addresses."""
-    reasons: list[str] = []
-    for model in _models(loads):
-        for env in model.keys.values():
-            if not project.has_key(env) and not project.has_identity(model):
-                reasons.append(f"{env} is not set ({model.name} needs it)")
-        if model.base_url_env and not os.environ.get(model.base_url_env):
-            reasons.append(f"{model.base_url_env} is not set (the address of {model.name})")
-    return reasons
+    return [reason for model in _models(loads) for reason in requirements.unset(project, model)]
 
 
 def _models(loads: list[Load]) -> list[Model]:
     return [*{load.model.name: load.model for load in loads}.values()]
 
 
-ALLOW_CODE = "pass --allow-code or set settings.allow_code"
-
-
 def _refusals(project: Project, experiment: Experiment) -> list[str]:
-    reasons: list[str] = []
-    models = [model for _, model, _ in experiment.models]
-    models += [project.models[name] for name in project.other_models_of(experiment)]
-    code = {
-        "a check": any(check.needs_code for check in experiment.file.checks),
-        "a model": any(model.provider == "command" for model in models),
-    }
-    for what, needs in code.items():
-        if needs and not project.file.settings.allow_code:
-            reasons.append(f"{what} runs code of the repository: {ALLOW_CODE}")
+    reasons = list(requirements.refused_code(project, experiment))
     if experiment.file.archived:
         reasons.append("the experiment is archived")
     return reasons

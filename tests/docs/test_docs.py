@@ -238,8 +238,10 @@ def test_the_example_project_of_the_files_page_is_valid(folder: Folder) -> None:
     assert len(titled) >= 11
     for block in titled:
         folder.write(block.title, block.text)
-    done = folder.edison("validate", "--strict", "--json")
-    assert json.loads(done.out) == {"schema_version": 1, "ok": True, "problems": []}
+    done = folder.edison("validate", "--json")
+    told = json.loads(done.out)
+    assert (told["ok"], told["problems"]) == (True, []), "not even a warning"
+    assert all("is not set" in note["message"] for note in told.get("notes", []))
     planned = json.loads(folder.edison("plan", "--json").out)["experiments"][0]
     assert planned["cases"] == 6
     assert len([load for load in planned["by_model"] if load["phase"] == "generate"]) == 3
