@@ -412,7 +412,9 @@ class ExperimentFile(Shape):
     )
     gates: Annotated[tuple[Gate, ...], items(0, 50)] = Field((), description="Gates.")
     max_errors: Share = Field(
-        0.2, description="Largest share of cells with an error for a valid run."
+        0.2,
+        description="Largest share of cells with an error for a valid run, "
+        "also of each prompt with a model on one side.",
     )
     stop: Stop = Field(default_factory=Stop.model_construct, description="Stop rules.")
     refine: Refine = Field(default_factory=Refine.model_construct, description="Refinement.")

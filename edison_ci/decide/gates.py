@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
+from edison_ci.decide.missing_answers import allow_for_missing, as_planned, hold_at_worst
 from edison_ci.numeric import NOISE, TOLERANCE, exceeds, mean, mean_or_none
 from edison_ci.records import Side, Verdict
-from edison_ci.results.comparison_sample import flip_pairs
+from edison_ci.results.comparison_sample import flip_pairs, joint_pairs
 from edison_ci.results.human_grades import human_metric, human_sample, labels_of
 from edison_ci.results.samples import SIDES, Sample, TwoSidedSample
 from edison_ci.stats.arrays import generator_for, seed_of
@@ -26,7 +27,6 @@ from edison_ci.stats.gates import (
     decide,
     decide_as_is,
     identical_outputs,
-    lost_words,
     spread_of,
 )
 from edison_ci.stats.gates import decide_level as decide_mean_level
@@ -42,7 +42,7 @@ from edison_ci.stats.other_metrics import (
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.scores import units_of
-from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
+from edison_ci.stats.verdicts import MOST_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -337,7 +337,18 @@ def _flips(question: Question, limit: Limit) -> Finding:
             pairs, limit.value, confidence=question.confidence, lost=lost, net=question.gate.net
         )
     missing = sum(paired.missing for paired in every)
-    decision = allow_for_missing(decision, missing)
+
+    def at_base() -> GateDecision:
+        """Decide again as if no answer that is missing had broken a case."""
+        held = [
+            as_planned(question.cells.pairs(question.metric, (variant,), lost_as="base"))
+            for variant in question.variants
+        ]
+        pairs = joint_pairs(held, question.clusters)
+        net = question.gate.net
+        return decide_flips(pairs, limit.value, confidence=question.confidence, net=net)
+
+    decision = allow_for_missing(decision, missing, at_base)
     seen = flips_of(pairs)
     net = question.gate.net
     return Finding(decision, lambda final: wording.flips(final, seen, counted, net=net))
@@ -361,7 +372,8 @@ def _amounts(question: Question) -> Finding:
         return again.verdict is Verdict.PASS
 
     decision = hold_at_worst(decision, paired.lost, passes_at_worst)
-    return _comparison_finding(question, paired, allow_for_missing(decision, missing.count))
+    decision = allow_for_missing(decision, missing.count)
+    return _comparison_finding(question, paired, decision)
 
 
 def _comparison_finding(question: Question, paired: Paired, decision: GateDecision) -> Finding:
@@ -407,7 +419,12 @@ def _pairs(
     worst = None
     if lost_as is None and paired.lost and question.metric.kind != "amount":
         worst, _ = _pairs(question, paired, lost_as=0.0)
-    return pairs, Missing(paired.missing, paired.lost, worst)
+
+    def at_base() -> Pairs:
+        held = question.cells.pairs(question.metric, question.variants, lost_as="base")
+        return joint_pairs([as_planned(held)], question.clusters)
+
+    return pairs, Missing(paired.missing, paired.lost, worst, at_base)
 
 
 def _same(paired: Paired) -> bool:
@@ -479,8 +496,11 @@ def _level_samples(question: Question, limit: Limit) -> tuple[Sample, Sample | N
     sample = question.sample(question.variants)
     if not sample.lost:
         return sample, None
-    worst = 0.0 if limit.wanted == "at_least" else 1.0
-    return sample, question.sample(question.variants, lost_as=worst)
+    return sample, question.sample(question.variants, lost_as=_worst(limit))
+
+
+def _worst(limit: Limit) -> float:
+    return 0.0 if limit.wanted == "at_least" else 1.0
 
 
 def decide_level(
@@ -500,7 +520,13 @@ def decide_level(
     if worst is not None:
         lost = max(1, len(worst.values) - len(sample.values))
         decision = hold_at_worst(decision, lost, lambda: decided(worst).verdict is Verdict.PASS)
-    return allow_for_missing(decision, sample.missing)
+
+    def at_best() -> GateDecision:
+        """Decide again as if every answer that is missing were as good as can be."""
+        best = question.sample(question.variants, lost_as=1 - _worst(limit))
+        return decided(best) if not best.missing else decided(sample)
+
+    return allow_for_missing(decision, sample.missing, at_best)
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
@@ -546,29 +572,6 @@ def _advise_tail(decision: GateDecision) -> GateDecision:
         return decision
     more = FEWEST_FOR_TAIL_GATE - decision.n
     return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=more)
-
-
-def hold_at_worst(
-    decision: GateDecision, lost: int, passes_at_worst: Callable[[], bool]
-) -> GateDecision:
-    """Keep a gate from passing if it would not with lost answers at their worst."""
-    if not lost or decision.verdict is not Verdict.PASS or passes_at_worst():
-        return decision
-    notes = (*decision.notes, lost_words(lost))
-    return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=None, notes=notes)
-
-
-def allow_for_missing(decision: GateDecision, missing: int) -> GateDecision:
-    """Apply the rule for missing cases (STATS 7) to a decision that does not include it."""
-    total = decision.n + missing
-    decision = replace(decision, missing=missing)
-    if not decision.n or not exceeds(missing, WARN_MISSING * total):
-        return decision
-    note = f"{missing:,} of {total:,} cases are missing"
-    if not exceeds(missing, MOST_MISSING * total):
-        return replace(decision, notes=(*decision.notes, note))
-    notes = (*decision.notes, f"{note}: too many to decide")
-    return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=None, notes=notes)
 
 
 def unmeasured(question: Question) -> GateDecision:

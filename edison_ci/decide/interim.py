@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.repeated_inputs import repetition_sentence
 from edison_ci.decide import wording
-from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, hold_at_worst
+from edison_ci.decide.gates import Finding, decide_gate
+from edison_ci.decide.missing_answers import allow_for_missing, hold_at_worst
 from edison_ci.decide.win_rates import decide_wins
 from edison_ci.numeric import exceeds
 from edison_ci.plan.interim_analysis import batch_size, batches_of, is_inferred, takes_part
@@ -130,7 +131,13 @@ def _anytime(question: Question, interim: InterimAnalysis) -> Finding:
         return decided(worst).verdict is Verdict.PASS
 
     decision = hold_at_worst(decided(measured), measured.lost, passes_at_worst)
-    decision = allow_for_missing(decision, measured.missing)
+
+    def at_base() -> GateDecision:
+        """Decide again with lost answers of the head at the base's score."""
+        held = question.cells.pairs(question.metric, question.variants, lost_as="base")
+        return allow_for_missing(decided(held), held.missing)
+
+    decision = allow_for_missing(decision, measured.missing, at_base)
     return Finding(decision, lambda final: wording.sampled(final, question.metric, interim))
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
-from edison_ci.decide.gates import Finding, Question, allow_for_missing, decide_level, unmeasured
+from edison_ci.decide.gates import Finding, Question, decide_level, unmeasured
+from edison_ci.decide.missing_answers import allow_for_missing
 from edison_ci.numeric import TOLERANCE
 from edison_ci.records import Side
 from edison_ci.results.pairwise import first_listed, games_in, rate_of

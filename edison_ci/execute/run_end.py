@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[InterimAnalysis | None], Conclusion | None]
 
+_FEWEST_ERRORS = 2
 BATCH = "batch"
 """What stops a run whose answers are on their way in a batch."""
 
@@ -133,12 +134,10 @@ def final_status(
     if progress.stopped_by is not None:
         by_budget = progress.stopped_by.startswith("budget")
         return RunStatus.PAUSED, ExitCode.BUDGET if by_budget else ExitCode.PAUSED
-    errors = progress.cells[CellStatus.ERROR]
-    unfinished = progress.done < progress.total
-    if unfinished or exceeds(errors, max_errors * progress.total):
-        if not unfinished:
-            failed = f"{errors:,} of {progress.total:,} cells in error"
-            progress.closed[THE_RUN] = f"{failed}, max_errors is {fixed(100 * max_errors)}%"
+    if progress.done < progress.total:
+        return RunStatus.FAILED, ExitCode.NOT_MEASURED
+    if lost := too_many_errors(reader, run_id, progress, max_errors):
+        progress.closed[THE_RUN] = f"{lost}, max_errors is {fixed(100 * max_errors)}%"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     if judged and judges.no_judge_answered(reader, run_id):
         why = judges.last_error_of_judges(reader, run_id)
@@ -152,6 +151,36 @@ def final_status(
         progress.closed[THE_RUN] = f"no answer could be graded; {why}"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     return RunStatus.COMPLETED, ExitCode.DONE
+
+
+def too_many_errors(
+    reader: sqlite3.Connection, run_id: str, progress: Progress, max_errors: float
+) -> str:
+    """Return where more cells are in error than `max_errors` allows; empty if nowhere.
+
+    They count for the run, and for each prompt with a model on each side: a run of three models
+    says nothing about the one that never answered. One cell alone is too few to tell, unless it is
+    the only one.
+    """
+    errors, total = progress.cells[CellStatus.ERROR], progress.total
+    if _beyond(errors, total, max_errors):
+        return f"{errors:,} of {total:,} cells in error"
+    if errors < _FEWEST_ERRORS:
+        return ""
+    counts = scores.error_counts(reader, run_id)
+    lost = [count for count in counts if _beyond(count.errors, count.asked, max_errors)]
+    several = len({count.prompt for count in counts}) > 1
+    sides = len({count.side for count in counts}) > 1
+    return "; ".join(
+        f"{f'{count.prompt} with ' if several else ''}{count.model}"
+        f"{f' on the {count.side}' if sides else ''}: "
+        f"{count.errors:,} of {count.asked:,} cells in error"
+        for count in lost
+    )
+
+
+def _beyond(errors: int, cells: int, max_errors: float) -> bool:
+    return errors >= min(_FEWEST_ERRORS, cells) and exceeds(errors, max_errors * cells)
 
 
 def verdict_without_gates(status: RunStatus, progress: Progress) -> Verdict | None:
@@ -288,9 +317,25 @@ async def _last_change(
             await run.write(decided.write)
         if verdict in (None, Verdict.SKIPPED):
             verdict = Verdict.INCONCLUSIVE if doubts else Verdict.SKIPPED
+    elif status is RunStatus.FAILED and _decides_the_rest(run, progress):
+        decided = decide()
+        if decided is not None:
+            await run.write(decided.write)
     change |= {"stopped_by": progress.stopped_by, "complete": status is RunStatus.COMPLETED}
     reused = spending.stored_reuse if summed else spending.reused_answers
     return {**change, "verdict": verdict, "reused": reused(run.reader, run.id)}, code
+
+
+def _decides_the_rest(run: OpenRun, progress: Progress) -> bool:
+    """Whether the gates are decided and shown though too many answers are lost.
+
+    The run is an error whatever they are. Rows of an interim analysis are numbered, and no other
+    row may stand between them when the run is resumed.
+    """
+    complete = progress.done >= progress.total and bool(progress.cells[CellStatus.OK])
+    allowed = run.experiment.file.max_errors
+    lost = complete and too_many_errors(run.reader, run.id, progress, allowed)
+    return bool(lost) and run.gates.interim_kind(run.work) is None
 
 
 def _approval_note(run: OpenRun) -> Callable[[sqlite3.Connection], None]:

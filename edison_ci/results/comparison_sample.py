@@ -199,13 +199,18 @@ def flip_pairs(
     """
     metric = metric_of(cells, "flips")
     every = [cells.pairs(metric, (variant,)) for variant in variants]
+    return joint_pairs(every, clusters), every
+
+
+def joint_pairs(every: Sequence[Paired], clusters: Mapping[str, str]) -> Pairs:
+    """Return the pairs of several prompts and models; each case is a cluster then."""
     cases = [case for paired in every for case in paired.cases]
     groups = units_of(cases, clusters)
     if groups is None and len(every) > 1:
         groups = tuple(cases)
     base = tuple(repeats for paired in every for repeats in paired.base)
     head = tuple(repeats for paired in every for repeats in paired.head)
-    return Pairs(base, head, groups), every
+    return Pairs(base, head, groups)
 
 
 def runs_at_commit(

@@ -14,7 +14,7 @@ from array import array
 from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import snap
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 SIDES = (Side.BASE, Side.HEAD)
+LostAs: TypeAlias = float | Literal["base"]
 _ALL_REPEATS = 1 << 40
 _MOST_COMMON = 1_000
 """Values of pairs that are remembered: with more, hardly two cases have the same."""
@@ -72,11 +73,13 @@ class _Match(NamedTuple):
     base_all: list[_Repeat]
     """Repeats of the base, with those that the head has lost."""
 
-    def at_worst(self, value: float) -> tuple[list[_Repeat], list[_Repeat]]:
-        """Return both sides with answers that the head has lost at the worst value."""
+    def with_lost(self, value: LostAs) -> tuple[list[_Repeat], list[_Repeat]]:
+        """Return both sides with answers that the head has lost at a value, or at the base's."""
         if not self.lost:
             return self.base, self.head
-        lost = [_Repeat(number, value, "", None) for number in sorted(self.lost)]
+        lost = [repeat for repeat in self.base_all if repeat.number in self.lost]
+        if value != "base":
+            lost = [_Repeat(repeat.number, value, "", None) for repeat in lost]
         return self.base_all, [*self.head, *lost]
 
 
@@ -310,7 +313,7 @@ class TwoSidedSample:
         return sample
 
     def pairs(
-        self, metric: Metric, variants: Sequence[Variant], *, lost_as: float | None = None
+        self, metric: Metric, variants: Sequence[Variant], *, lost_as: LostAs | None = None
     ) -> Paired:
         """Return both sides of each case (STATS 6).
 
@@ -325,7 +328,7 @@ class TwoSidedSample:
             pairs.lost += bool(match.lost)
             base, head = match.base, match.head
             if lost_as is not None:
-                base, head = match.at_worst(lost_as)
+                base, head = match.with_lost(lost_as)
             if base and head:
                 pairs.add(match.case, base, head)
             else:
@@ -434,7 +437,7 @@ class TwoSidedSample:
             yield _matched(metric, case, base, head)
 
     def _overall(
-        self, metric: Metric, variants: Iterable[Variant], lost_as: float | None
+        self, metric: Metric, variants: Iterable[Variant], lost_as: LostAs | None
     ) -> Paired:
         sides, lost, same = (_Totals(), _Totals()), set(), True
         for variant in variants:
@@ -443,7 +446,7 @@ class TwoSidedSample:
                     lost.add(match.case)
                 base, head = match.base, match.head
                 if lost_as is not None:
-                    base, head = match.at_worst(lost_as)
+                    base, head = match.with_lost(lost_as)
                 common = {repeat.number for repeat in base} & {repeat.number for repeat in head}
                 kept = [[d for d in side if d.number in common] for side in (base, head)]
                 same = same and kept[0] == kept[1]

@@ -198,6 +198,27 @@ def estimate_json(
     return {"estimate": estimate, "low": low, "high": high, **more}
 
 
+class ErrorCount(NamedTuple):
+    """Cells in error of a prompt with a model on one side, of those that were asked."""
+
+    side: str
+    prompt: str
+    model: str
+    errors: int
+    asked: int
+
+
+def error_counts(connection: sqlite3.Connection, run_id: str) -> list[ErrorCount]:
+    """Return the cells in error by side, prompt and model."""
+    rows = connection.execute(
+        "select side, prompt, model, sum(status = 'error'), count(*) from cell "
+        "where run_id = ? and status <> 'skipped' group by side, prompt, model "
+        "order by sum(status = 'error') desc, side, prompt, model",
+        (run_id,),
+    )
+    return [ErrorCount(*row) for row in rows]
+
+
 def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
     """Return the first error of a run in which every answer has one; empty if one was graded.
 

@@ -7,6 +7,7 @@ dropped by the margin or more, about 5% pass.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
@@ -36,7 +37,7 @@ from edison_ci.stats.sequential import (
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.intervals import Interval
@@ -280,7 +281,9 @@ def decide(
         low = low if at_worst is None else min(low, at_worst.low)
         if at_worst is None or not at_worst.passes:
             verdict, notes = Verdict.INCONCLUSIVE, (*notes, lost_words(missing.lost))
-    verdict, more = _allow_for_missing(verdict, pairs, missing)
+    verdict, p, more = _allow_for_missing(
+        verdict, p, pairs, missing, partial(decide, rule=rule, rng=rng)
+    )
     needed, needed_range = _needed(pairs, rule)
     inconclusive = verdict is Verdict.INCONCLUSIVE
     return GateDecision(
@@ -400,16 +403,31 @@ def _verdict(passes: bool, fails: bool) -> Verdict:
     return Verdict.FAIL if fails else Verdict.INCONCLUSIVE
 
 
+HOLDS = "fails even if they had gone as well as they can"
+
+
 def _allow_for_missing(
-    verdict: Verdict, pairs: Pairs, missing: Missing
-) -> tuple[Verdict, tuple[str, ...]]:
+    verdict: Verdict,
+    p: PValue,
+    pairs: Pairs,
+    missing: Missing,
+    again: Callable[[Pairs], GateDecision],
+) -> tuple[Verdict, PValue, tuple[str, ...]]:
+    """Return the verdict with its p-value and notes, for the cases that are missing.
+
+    With too many nothing is decided, unless the gate fails with all of them at the base's score.
+    """
     share = missing.count / (pairs.n + missing.count)
     if not exceeds(share, WARN_MISSING):
-        return verdict, ()
+        return verdict, p, ()
     note = f"{missing.count} of {pairs.n + missing.count} cases are missing"
-    if exceeds(share, MOST_MISSING):
-        return Verdict.INCONCLUSIVE, (f"{note}: too many to decide",)
-    return verdict, (note,)
+    if not exceeds(share, MOST_MISSING):
+        return verdict, p, (note,)
+    if verdict is Verdict.FAIL and missing.at_base is not None:
+        held = again(missing.at_base())
+        if held.verdict is Verdict.FAIL and held.p is not None:
+            return verdict, held.p, (f"{note}: {HOLDS}",)
+    return Verdict.INCONCLUSIVE, p, (f"{note}: too many to decide",)
 
 
 def _needed(

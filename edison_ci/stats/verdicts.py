@@ -16,7 +16,7 @@ from edison_ci.numeric import reaches, significant
 from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from edison_ci.stats.arrays import Floats, Range
     from edison_ci.stats.paired import Pairs
@@ -185,6 +185,8 @@ class Missing:
     """Cases of the base of which the head has lost an answer."""
     worst: Pairs | None = None
     """All cases that the base has, with lost answers at their worst; None if none is lost."""
+    at_base: Callable[[], Pairs] | None = None
+    """Returns all planned cases, with missing answers at the base's score."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from docs.gates import Graded
 
 if TYPE_CHECKING:
@@ -68,6 +70,19 @@ def test_lost_answers_of_the_head_do_not_pass(results: Results) -> None:
         )
     row = flips(results)
     assert (row.verdict, row.n, row.detail["missing"]) == ("inconclusive", 191, 9)
+
+
+@pytest.mark.parametrize(("broken", "verdict"), [(20, "fail"), (3, "inconclusive")])
+def test_many_lost_answers_do_not_hide_broken_cases(
+    results: Results, broken: int, verdict: str
+) -> None:
+    for index in range(100):
+        head = Graded(f"case-{index:03}", 0.5, passed=index >= broken)
+        if index >= 70:
+            head = Graded(f"case-{index:03}", status="error")
+        results.add(Graded(f"case-{index:03}", 1.0, "base", passed=True), head)
+    row = flips(results)
+    assert (row.verdict, row.detail["missing"]) == (verdict, 30)
 
 
 def test_flips_need_a_base(results: Results) -> None:

@@ -103,6 +103,28 @@ def test_a_lost_answer_keeps_100_percent_from_passing_but_not_from_failing(
     assert decided(results, "pass_rate", at_least=1).verdict == "fail"
 
 
+@pytest.mark.parametrize(
+    ("metric", "rule"),
+    [
+        ("composite", {"no_worse_than": "base", "margin": "5pp"}),
+        ("pass_rate", {"no_worse_than": "base", "margin": "5pp"}),
+        ("pass_rate", {"at_least": "95%"}),
+        ("composite", {"at_least": "90%"}),
+    ],
+)
+@pytest.mark.parametrize(("good", "verdict"), [(15, "fail"), (58, "inconclusive")])
+def test_a_fail_that_lost_answers_could_not_undo_stays_one(
+    results: Results, metric: str, rule: dict[str, Any], good: int, verdict: str
+) -> None:
+    for index in range(90):
+        head = None if index >= 60 else 1.0 if index < good else 0.0
+        results.both(f"case-{index}", 1.0, head)
+    (row,) = results.decide({"metric": metric, **rule}).rows
+    assert (row.verdict, row.detail["missing"]) == (verdict, 30)
+    words = "fails even if they had gone as well" if verdict == "fail" else "too many to decide"
+    assert any(words in note for note in row.detail["notes"]), row.detail["notes"]
+
+
 def test_a_case_that_nothing_graded_is_neither_missing_nor_passed(results: Results) -> None:
     results.add(Graded("case-0", 1.0, passed=True, components=(check("contains", 1.0),)))
     for index in range(1, 5):

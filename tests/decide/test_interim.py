@@ -234,12 +234,24 @@ def test_a_relative_margin_needs_no_mean_to_be_known(results: Results) -> None:
     assert (relative.verdict, points.verdict) == ("fail", "pass")
 
 
-def test_too_much_missing_is_never_clear(results: Results) -> None:
+@pytest.mark.parametrize(
+    ("head", "side", "verdict"),
+    [
+        (0.9, "head", "inconclusive"),
+        (0.2, "head", "fail"),  # also with what is lost at the base's score
+        (0.2, "base", "inconclusive"),  # the base has no score to put in its place
+    ],
+)
+def test_too_much_missing_decides_only_what_it_could_not_change(
+    results: Results, head: float, side: str, verdict: str
+) -> None:
     for index, case in enumerate(shuffled(100)[0]):
-        results.both(case, 0.9, None if index % 3 == 0 else 0.2)
+        lost = index % 3 == 0
+        sides = {"base": 0.9, "head": head, **({side: None} if lost else {})}
+        results.both(case, sides["base"], sides["head"])
     row = at(results, sampling(100, 20, 1), COMPOSITE).rows[0]
-    assert row.verdict == "inconclusive"
-    assert "too many to decide" in row.sentence
+    assert row.verdict == verdict
+    assert ("too many to decide" in row.sentence) == (verdict == "inconclusive")
 
 
 def test_equal_answers_so_far_are_no_proof_about_those_to_come(results: Results) -> None:

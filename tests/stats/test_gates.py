@@ -232,6 +232,32 @@ def test_more_than_twenty_percent_missing_is_inconclusive_whatever_the_numbers()
     assert gate([-0.9] * 79, missing=Missing(21)).verdict is INCONCLUSIVE
 
 
+def with_ties(d: list[float], lost: int) -> Missing:
+    """Return that so many answers are lost, which may have been as good as the base's."""
+    heads = [0.95 + value for value in d]
+    base = [*[0.95] * len(d), *[0.95] * lost]
+    return Missing(lost, lost, at_base=lambda: Pairs.of(base, [*heads, *[0.95] * lost]))
+
+
+def test_a_fail_that_holds_at_the_base_score_stays_one_however_many_are_missing() -> None:
+    clear = [-0.9, -0.1] * 40
+    found = gate(clear, missing=with_ties(clear, 40))
+    assert found.verdict is FAIL
+    note = "40 of 120 cases are missing: fails even if they had gone as well as they can"
+    assert note in found.notes
+    plain = gate(clear).p
+    assert found.p is not None and plain is not None and found.p.value >= plain.value
+    assert found.value == pytest.approx(-0.5), "the estimate is of what was measured"
+
+
+def test_a_fail_that_the_lost_answers_could_undo_is_inconclusive() -> None:
+    near = [-0.08, -0.10] * 30  # at the margin of 5 points it fails, with 60 ties it does not
+    assert gate(near).verdict is FAIL
+    found = gate(near, missing=with_ties(near, 60))
+    assert found.verdict is INCONCLUSIVE
+    assert any("too many to decide" in note for note in found.notes)
+
+
 def test_a_pass_that_missing_cases_could_undo_is_inconclusive() -> None:
     heads = [0.1] * 5 + [0.9] * 95
     pairs = Pairs.of(heads, heads)
