@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import forked
-from tests.cli.conftest import every
 from tests.conftest import Folder
 from tests.features.refine.workbench import (
     WELCOME,
@@ -42,6 +41,7 @@ def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
 
 
 def commit(folder: Folder) -> None:
+    folder.write(".gitignore", ".edison/\n")
     folder.git("init", "-q")
     folder.git("config", "user.name", "Test")
     folder.git("config", "user.email", "test@example.com")
@@ -53,7 +53,6 @@ def commit(folder: Folder) -> None:
 def test_a_search_ends_in_a_suggestion_that_can_be_proposed(
     edison: Edison, support: Folder
 ) -> None:
-    every(2, support)
     commit(support)
     found = edison(support, "optimize", "support-reply", *SMALL, "--json")
     assert found.code == 0, found.err

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import forked, holding
-from tests.cli.conftest import every
 from tests.features.refine.workbench import (
     WELCOME,
     cases_shown,
@@ -47,7 +46,7 @@ def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
 def test_the_template_gets_better_on_cases_that_nobody_has_seen(
     edison: Edison, support: Folder
 ) -> None:
-    every(2, support)
+    support.write(".gitignore", ".edison/\n")
     support.git("init", "-q")
     support.git("add", "-A")
     support.git("commit", "-qm", "start")
