@@ -60,6 +60,10 @@ CODES: dict[str, tuple[str, str]] = {
         "write the NAME of an environment variable, never the key",
     ),
     "exactly-one": ("none or several of keys that exclude each other", "give exactly one"),
+    "expect": (
+        "a prompt mentions a form of answers, and does not ask for it",
+        "write `expect: none`, or the form that answers must have",
+    ),
     "expired": ("a quarantine has run out", "fix the case and remove the entry"),
     "fence": ("a fenced code block of a prompt is not closed", "close it with the same fence"),
     "front-matter": ("the front matter of a prompt is not closed", "end it with a line `---`"),
