@@ -70,7 +70,7 @@ def prepared(folder: Folder) -> Folder:
     folder.edit("experiments/support-reply.yaml", "kind: golden}", "kind: golden, take: 40}")
     folder.write(
         ".gitignore",
-        ".edison/*.db*\n.edison/locks/\n.edison/cache/\n.edison/snapshots/\n.edison/.gitignore\nout.json\n",
+        ".edison/\nout.json\n",
     )
     folder.git("init", "-q", "--initial-branch=main")
     folder.git("config", "user.name", "Ada")
