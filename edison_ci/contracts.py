@@ -51,6 +51,13 @@ WHAT_TO_CHECK: dict[str, str] = {
     ErrorKind.MODEL_NOT_FOUND: "the provider does not know this model: check the key model, and "
     "the path in base_url",
     ErrorKind.RATE_LIMIT: "too many requests: lower limits.concurrency or set limits.rpm",
+    ErrorKind.CONTEXT_LENGTH: "the prompt with its case is too long for the model: shorten it, or "
+    "use a model with a larger context",
+    ErrorKind.CONTENT_FILTER: "the provider refused the content: look at the prompt and the cases",
+    ErrorKind.BAD_REQUEST: "the provider refused the request: compare params with what the model "
+    "accepts (`edison models list --json`)",
+    ErrorKind.PROVIDER_ERROR: "the service failed: see the status page of the provider",
+    ErrorKind.BAD_RESPONSE: "the reply was not what the protocol says: check provider and base_url",
 }
 """What a user should check after a failure, by its kind."""
 

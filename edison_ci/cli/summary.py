@@ -26,8 +26,9 @@ from edison_ci.numeric import (
     signed_score,
     snap,
 )
-from edison_ci.records import RunStatus, Verdict
+from edison_ci.records import RunStatus
 from edison_ci.results import decisions, report, run_result, snapshot
+from edison_ci.results.next_step import BudgetNeed, next_step
 from edison_ci.results.run_sentences import cost_text, prompt_versions
 from edison_ci.results.slices import slice_order
 from edison_ci.sanitize import in_actions
@@ -195,7 +196,7 @@ def _allowed(count: int, family: int) -> str:
     """Return the number of comparisons, and how many stand out after correction."""
     made = f"{counted(family, 'comparison')} of slices {'was' if family == 1 else 'were'}"
     verb = "stands" if count == 1 else "stand"
-    return f"{made} made; after correction for that, {count:,} {verb} out"
+    return f"{made} made; {count:,} {verb} out after correction for their number"
 
 
 def show_slices(terminal: Terminal, summary: RunResult) -> None:
@@ -314,8 +315,6 @@ def show_run(
         _clients(terminal, progress)
     terminal.result(f"  run {run.id}")
     _failing(terminal, summary, everything=failed)
-    if step := what_now(summary):
-        terminal.note(f"Next: {step}")
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
     if run.status == RunStatus.PAUSED and str(run.stopped_by).startswith(_BUDGET):
@@ -324,17 +323,11 @@ def show_run(
     for sentence in (*summary.steered, *summary.forms):
         terminal.result(f"  {sentence}")
     show_batches(terminal, summary)
-    if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
-        _how_to_continue(terminal, summary, progress)
-
-
-def _how_to_continue(terminal: Terminal, summary: RunResult, progress: Progress | None) -> None:
-    other = ""
-    if progress is not None and "judges" in progress.closed:
-        other = f"; with another judge: edison regrade {summary.run.id}"
-    if progress is not None and progress.silent:
-        terminal.note("Find the cause with: edison models test")
-    terminal.note(f"{next_step(summary, progress)}{other}")
+    need = BudgetNeed()
+    if progress is not None and progress.sufficient_microusd is not None:
+        need = BudgetNeed(in_cents(progress.sufficient_microusd), progress.narrower)
+    if step := next_step(summary, need).sentence:
+        terminal.note(f"Next: {step}")
 
 
 def show_companion(terminal: Terminal, summary: RunResult) -> None:
@@ -383,28 +376,6 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
     )
 
 
-def what_now(summary: RunResult) -> str:
-    """Return the next step after a run that has ended; may be empty."""
-    run, triaged = summary.run, summary.triage(most=0)
-    if triaged is None or run.grades_imports:
-        return ""
-    again = f"edison run {run.experiment}"
-    if run.base_commit is not None:
-        again += f" --against {_base(run)[0]}"
-    if triaged.failing and summary.cells["error"] == summary.cells["total"]:
-        return "Every call failed; find the cause with: edison models test"
-    prompt = next(iter(summary.files.prompts.values()), "the prompt")
-    if run.partial and run.shard is None:
-        return f"All cases decide the gates: {again}"
-    if run.verdict == Verdict.INCONCLUSIVE:
-        return f"More cases, or more repeats (--repeats N), would decide it; then: {again}"
-    if triaged.failing and run.verdict != Verdict.PASS:
-        return f"Change {prompt}, or let edison refine {run.experiment} suggest it; then: {again}"
-    if run.base_commit is None:
-        return f"Change {prompt}, then compare: {again} --against REF"
-    return ""
-
-
 def show_batches(terminal: Terminal, summary: RunResult) -> None:
     """Print the batches that answers of a run are on their way in."""
     for batch in summary.batches:
@@ -426,42 +397,6 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
             terminal.note(f"    {check}")
     for model, reason in progress.waiting.items():
         terminal.result("  ", StyledText(f"{model} did not answer: ", ODD), reason)
-
-
-def next_step(summary: RunResult, progress: Progress | None = None) -> str:
-    """Return how to continue a run; after a budget stop, with which change."""
-    run = summary.run
-    if run.grades_imports:
-        return "Import the answers again to continue; replies of judges are reused"
-    resume, rerun = f"edison resume {run.id}", f"edison run {run.experiment}"
-    stopped = str(run.stopped_by)
-    budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
-    if run.status == RunStatus.PAUSED and stopped == "batch":
-        return (
-            f"Batches take up to 24 hours. Collect the answers and get the verdict with: {resume}"
-        )
-    if "are malformed, because" in stopped:  # a form that only words ask for
-        return f"Write that key, then: {rerun} (stored answers are reused)"
-    if run.status != RunStatus.PAUSED or not budget:
-        return f"Continue with: {resume}"
-    sufficient = progress.sufficient_microusd if progress is not None else None
-    to = "" if sufficient is None else f" to {in_cents(sufficient)}"
-    if budget == "--budget" and progress is not None and progress.narrower:
-        return (
-            f"Raise {progress.narrower}{to}, then: {rerun} --budget{to.removeprefix(' to')} "
-            "(stored answers are reused)"
-        )
-    if budget == "--budget":
-        return f"Continue with a larger budget: {resume} --budget{to.removeprefix(' to') or ' USD'}"
-    if budget == "stop.daily_budget_usd":
-        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}{to}, then: {rerun}"
-    if "the shared budget" in budget:
-        when = "when it can be reached" if "cannot be reached" in budget else "when it has room"
-        return f"Continue {when} with: {resume}"
-    if budget.startswith("settings."):
-        return f"Raise {budget} in edison.yaml{to}, then continue with: {resume}"
-    # The experiment is part of the plan of a run, which is resumed as planned.
-    return f"Raise {budget}{to}, then: {rerun} (stored answers are reused)"
 
 
 def _headline(terminal: Terminal, run: Run) -> None:

@@ -80,11 +80,6 @@ class Progress:
     """Tokens that count against that limit, read now and then where there is one."""
 
     @property
-    def silent(self) -> bool:
-        """Whether a model was closed, or did not answer at the end."""
-        return bool(self.waiting or self.closed.keys() - {THE_RUN})
-
-    @property
     def done(self) -> int:
         """Cells that are finished."""
         return self.cells.total()

@@ -177,16 +177,6 @@ def newest_cells(connection: sqlite3.Connection, run: Run, most: int = NEWEST) -
     return answers
 
 
-_CHECKS = {
-    **WHAT_TO_CHECK,
-    "CONTEXT_LENGTH": "the prompt with its case is too long for the model: shorten it, or use a "
-    "model with a larger context",
-    "CONTENT_FILTER": "the provider refused the content: look at the prompt and the cases",
-    "BAD_REQUEST": "the provider refused the request: compare params with what the model accepts "
-    "(`edison models list --json`)",
-    "PROVIDER_ERROR": "the service failed: see the status page of the provider, and resume later",
-    "BAD_RESPONSE": "the reply was not what the protocol says: check provider and base_url",
-}
 SEEN = 2_000
 """Cells in error that are read."""
 _NO_ANSWER = ("error", "skipped")
@@ -237,7 +227,7 @@ def _in_cells(result: RunResult) -> Iterator[Trouble]:
     for kind, seen in by_kind.items():
         models = {model for model, _ in seen}
         model = models.pop() if len(models) == 1 else ""
-        yield Trouble(kind, len(seen), model, seen[0][1], _CHECKS.get(kind, _ELSE))
+        yield Trouble(kind, len(seen), model, seen[0][1], WHAT_TO_CHECK.get(kind, _ELSE))
 
 
 def _stopped(result: RunResult) -> Iterator[Trouble]:
@@ -252,7 +242,7 @@ def _stopped(result: RunResult) -> Iterator[Trouble]:
         0,
         str(event.data.get("model", "")),
         message if is_kind else f"{kind}{sign}{message}",
-        _CHECKS.get(kind, _ELSE),
+        WHAT_TO_CHECK.get(kind, _ELSE),
     )
 
 

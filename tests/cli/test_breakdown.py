@@ -61,7 +61,7 @@ def test_slices_are_a_table_on_request(edison: Edison, project: Folder) -> None:
     assert done.code == 0
     (row,) = [line.split() for line in done.out.splitlines() if line.split()[:2] == ["tag", "easy"]]
     assert row[2] == "23" and row[-2:] == ["stands", "out"]
-    assert done.err.count("after correction for that") == 1
+    assert done.err.count("after correction for their number") == 1
     assert edison(project, "status", "--slices").code == 2
 
 

@@ -167,8 +167,9 @@ def test_answers_are_kept_while_the_judge_is_down_and_graded_later(
     done = edison(project, "run")
     assert "judges stopped: none answered; " in done.out
     assert "0 of 0 fail" not in done.out
-    assert done.err.splitlines()[-1].startswith("Continue with: edison resume ")
-    assert "; with another judge: edison regrade " in done.err
+    assert "Next: The judge judge gave no score." in done.err.splitlines()[-1]
+    assert "; then: edison resume " in done.err
+    assert "with another judge: edison regrade " in done.err
     project.write("models.yaml", working)
     (run,) = regraded(edison, project)["runs"]
     assert (run["status"], run["composite"]["n"], run["calls"]["made"]) == ("COMPLETED", 3, 3)
