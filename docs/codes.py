@@ -1,4 +1,4 @@
-"""What the codes of problems mean and how each is mended; docs/errors.md is written from it."""
+"""What the codes of problems mean and how to fix each; docs/errors.md is written from it."""
 
 from __future__ import annotations
 

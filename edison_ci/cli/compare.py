@@ -211,8 +211,9 @@ def _blame_hunks(
         flips, hunks = question.flips, question.hunks
         limit = "" if request.budget is None else f", within ${request.budget:g}"
         terminal.note(
-            f"{question.prompt}: {counted(flips, 'flip')} asked again without each of "
-            f"{counted(hunks, 'hunk')}: at most {counted(hunks * flips, 'answer')}{limit}"
+            f"{question.prompt}: {counted(flips, 'flip')} asked again with one of "
+            f"{counted(hunks, 'hunk')} taken out at a time: "
+            f"at most {counted(hunks * flips, 'answer')}{limit}"
         )
 
     blamed = causes.blame_hunks(

@@ -57,7 +57,8 @@ def models(ctx: click.Context) -> None:
 def list_models(state: CliState) -> None:
     """List the models with price, key and limits.
 
-    Prices are dollars per million tokens, input and output; of a key only its variable is shown.
+    Prices are dollars per million tokens, input and output. Keys are never shown, only the names of
+    their variables.
 
     Examples:
       edison models list

@@ -32,7 +32,7 @@ def secrets() -> None:
 
     Sealed keys are committed in .edison/secrets.yaml. One private key opens them: on this machine
     it is a file that only you can read, in CI the secret EDISON_PRIVATE_KEY. A sealed key is used
-    as if its variable were set; a variable that is set counts more.
+    as if its variable were set; a variable that is set takes precedence.
 
     Examples:
       edison secrets keygen
@@ -141,8 +141,8 @@ def _ask(name: str) -> str:
 def list_keys(state: CliState) -> None:
     """List the keys of models and notifications, and the sealed ones.
 
-    Of a key only the last 4 characters are shown, and of one below 12 characters nothing. `taken
-    from` shows what a run uses: a variable that is set counts more than a sealed key.
+    Only the last 4 characters of a key are shown, and nothing of one with fewer than 12. `taken
+    from` shows what a run uses: a variable that is set takes precedence over a sealed key.
 
     Examples:
       edison secrets list

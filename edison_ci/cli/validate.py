@@ -131,8 +131,8 @@ def _proof_lines(terminal: Terminal, proofs: list[config_proof.Proof]) -> None:
             terminal.note(f"{proof.experiment}: tried {tried}")
         if proof.not_tried:
             terminal.note(
-                f"{proof.experiment}: not tried, for they run code, ask a model or lack a library: "
-                f"{', '.join(proof.not_tried)}"
+                f"{proof.experiment}: not tried, because they run code, ask a model or lack a "
+                f"library: {', '.join(proof.not_tried)}"
             )
 
 

@@ -214,7 +214,7 @@ def _check_order(parts: list[_RawSection], findings: Findings) -> None:
 def _check_brevity(sections: list[Section], findings: Findings) -> None:
     total = sum(len(section.template.source) for section in sections)
     if total < MIN_BODY:
-        message = f"the prompt has only {total} characters"
+        message = f"the prompt has only {total} character{'' if total == 1 else 's'}"
         findings.warn(sections[0].line, "short", message, "say what a good answer is")
 
 

@@ -90,17 +90,24 @@ class Headline(NamedTuple):
         return f"{self.verdict}: {self.sentence}" if self.verdict else self.sentence
 
 
+_STANDS = {
+    RunStatus.PENDING: "has not started",
+    RunStatus.PAUSED: "is paused",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "was cancelled",
+}
+
+
 def headline_of(result: RunResult) -> Headline:
     """Return the headline of a run."""
     run = result.run
     if run.status not in (RunStatus.COMPLETED, RunStatus.REFINING, RunStatus.REVIEWING):
         why = f": {run.stopped_by}" if run.stopped_by else ""
         done = sum(count for name, count in result.cells.items() if name != "total")
-        progress = f"{done:,} of {counted(result.cells['total'], 'cell')} are done"
-        return Headline(
-            "STOPPED" if run.status in (RunStatus.PAUSED, RunStatus.FAILED) else "RUNNING",
-            f"{run.experiment} is {run.status.lower()}{why}; {progress}.",
-        )
+        progress = f"{done:,} of {counted(result.cells['total'], 'cell')} done"
+        word = "STOPPED" if run.status in (RunStatus.PAUSED, RunStatus.FAILED) else "RUNNING"
+        stands = _STANDS.get(run.status, "is running")
+        return Headline(word, f"{run.experiment} {stands}{why}, with {progress}.")
     verdict = "" if run.verdict in (None, Verdict.SKIPPED) else str(run.verdict).upper()
     sentences = [*result.notes, f"{_found(result)}.{_gates(result)}"]
     return Headline(verdict, " ".join(sentences), bool(result.notes))
@@ -259,6 +266,8 @@ def bound_sentences(result: RunResult) -> Iterator[str]:
         worst, best = totals.composite_worst, totals.composite_best
         if worst is None or best is None or (totals.model and not several):
             continue
+        if totals.composite.estimate is None:
+            continue  # nothing was graded, so the bounds would be those of the scale
         who = f"the score of {totals.prompt} with {totals.model}" if totals.model else "the score"
         without = counted(totals.missing, "answer")
         yield (

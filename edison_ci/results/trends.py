@@ -284,8 +284,8 @@ def drift_of(
     reused = len(series) - len(seen.points)
     note = f" {_counted_runs(reused)} reused stored answers, which adds nothing." if reused else ""
     if len(seen.points) <= drift.REFERENCE_RUNS:
-        need = f"drift is judged from run {drift.REFERENCE_RUNS + 1} on"
-        sentence = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
+        need = f"it takes {drift.REFERENCE_RUNS + 1} to detect drift"
+        sentence = f"{_counted_runs(len(seen.points))} since the last change; {need}.{note}"
         return DriftFinding(len(seen.points), reused, None, None, sentence)
     times = days_of(seen.points)
     means = [point.composite.estimate for point in seen.points if point.composite is not None]

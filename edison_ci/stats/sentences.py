@@ -289,7 +289,7 @@ def comparisons_sentence(*, made: int, stand_out: int) -> str:
     """Describe how many of many comparisons stand out."""
     was = "1 comparison was" if made == 1 else f"{made:,} comparisons were"
     verb = "stands" if stand_out == 1 else "stand"
-    return f"{was} made; after correction for that, {stand_out or 'none'} {verb} out."
+    return f"{was} made; {stand_out or 'none'} {verb} out after correction for their number."
 
 
 def _likely(interval: Range | None) -> str:

@@ -79,7 +79,10 @@ def test_the_change_that_broke_cases_is_named(edison: Edison, changed: Folder) -
     shown = edison(changed, "compare", "--by-hunk")
     assert "breaks 4: c0@small, c1@small, c2@small, c3@small" in shown.out
     assert "no case flips because of it alone" in shown.out
-    assert "4 flips asked again without each of 2 hunks: at most 8 answers" in shown.err
+    assert (
+        "4 flips asked again with one of 2 hunks taken out at a time: at most 8 answers"
+        in shown.err
+    )
 
 
 def test_a_prompt_that_changed_since_and_a_run_without_a_base_are_refused(

@@ -61,7 +61,7 @@ def test_what_is_shown_is_told_from_what_is_a_tie(edison: Edison, ran: Folder) -
     assert said[0].startswith("shown  large over small: +45.3 points (likely +")
     assert said[0].endswith("on 40 cases, two-sided p < 0.001 for any difference")
     assert said[2].startswith("tie    large and medium: +1.0 points (likely -")
-    assert said[3] == "3 comparisons were made; after correction for that, 2 stand out."
+    assert said[3] == "3 comparisons were made; 2 stand out after correction for their number."
 
 
 def test_the_document_carries_every_number(edison: Edison, ran: Folder) -> None:

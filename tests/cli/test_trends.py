@@ -65,7 +65,7 @@ def test_runs_come_oldest_first_with_lines(edison: Edison, mini: Folder) -> None
     assert lines[6].startswith("cost/answer  ▄▄▄  $0.000088 to $0.000088")
     assert lines[7].startswith("latency      ▄▄▄  204 ms to 204 ms")
     assert lines[8] == (
-        "1 run since the last change: drift is judged from run 6 on. "
+        "1 run since the last change; it takes 6 to detect drift. "
         "2 runs reused stored answers, which adds nothing."
     )
 

@@ -159,7 +159,7 @@ def test_levels_and_amounts() -> None:
 
 def test_many_comparisons() -> None:
     assert comparisons_sentence(made=12, stand_out=1) == (
-        "12 comparisons were made; after correction for that, 1 stands out."
+        "12 comparisons were made; 1 stands out after correction for their number."
     )
 
 

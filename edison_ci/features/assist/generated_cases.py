@@ -153,8 +153,8 @@ class CaseDialog:
         )
         terminal.result(got, f" of {result.wanted:,}", *self._counts(cases, result))
         if result.missing:
-            advice = "what is missing is not made up; another --seed writes others"
-            terminal.note(StyledText("fewer than ordered: ", ODD), advice)
+            advice = "the model wrote no more valid cases; try another --seed"
+            terminal.note(StyledText("fewer than requested: ", ODD), advice)
         for about, counter in (("left out", result.refused), ("replies not used", result.failed)):
             for reason, n in counter.most_common(_LISTED):
                 terminal.note(f"{about}: {n:,} {reason}")

@@ -67,7 +67,7 @@ def health(state: CliState, experiment: str | None) -> None:
     and results from before an edit are left out. Flaky cases change their result between repeats
     (see edison quarantine suggest); weak questions were judged so (see edison dataset judge).
 
-    A case tells models apart if answers that are good on the other cases are good on it: the
+    A case tells models apart if models that do well on the other cases do well on it: the
     correlation of its scores with those of the rest, with its 95% interval, is listed from the
     best cases and the worst. It takes answers of at least 5 prompt versions with models.
 
@@ -75,7 +75,7 @@ def health(state: CliState, experiment: str | None) -> None:
       edison dataset health
       edison dataset health support-reply --json
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, experiment)
     by_experiment = [
         (chosen, _health(project, chosen)) for chosen in _experiments(project, experiment)
     ]
@@ -228,7 +228,11 @@ def _case_row(end: str, case: CaseDiscrimination) -> tuple[str, ...]:
 def _show_useless(terminal: Terminal, dataset: DatasetDiscrimination) -> None:
     verdicts, dead = case_discrimination.CaseVerdict, case_discrimination.DEAD
     for verdict, color, words in (
-        (verdicts.REVERSED, BAD, "reversed: who is good elsewhere fails here; check the expected"),
+        (
+            verdicts.REVERSED,
+            BAD,
+            "reversed: models that do well elsewhere fail here; check the expected",
+        ),
         (verdicts.DEAD, ODD, f"dead weight: no difference, or a correlation of at most {dead:g}"),
     ):
         names = [case.case for case in dataset.cases if case.verdict is verdict]
@@ -323,7 +327,10 @@ def show(state: CliState, request: ShowRequest) -> None:
       edison dataset show support-reply --tag billing --difficulty hard
       edison dataset show support-reply --case refund-1 --full
     """
-    terminal, project = Terminal(state), lookup.refuse_texts_in_log(lookup.open_project(state))
+    terminal, project = (
+        Terminal(state),
+        lookup.refuse_texts_in_log(lookup.open_project(state, request.experiment)),
+    )
     listings = [
         (experiment, *_first(project, experiment, request))
         for experiment in _experiments(project, request.experiment)
@@ -474,7 +481,7 @@ def stats(state: CliState, experiment: str | None) -> None:
       edison dataset stats
       edison dataset stats support-reply --json
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, experiment)
     by_experiment = []
     for chosen in _experiments(project, experiment):
         units = config_cases.Units()

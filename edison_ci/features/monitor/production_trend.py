@@ -79,8 +79,8 @@ def production_trend(
     series = [point for point in points[starts[-1] if starts else 0 :] if point.composite]
     if len(series) <= drift.REFERENCE_RUNS:
         count = f"{len(series):,} sample{'' if len(series) == 1 else 's'}"
-        first = drift.REFERENCE_RUNS + 1
-        sentence = f"{count} of production since the last change: judged from {first} on."
+        need = f"it takes {drift.REFERENCE_RUNS + 1} to detect drift"
+        sentence = f"{count} of production since the last change; {need}."
         return ProductionTrend(tuple(points), len(series), None, (), sentence)
     means = [point.composite.estimate for point in series if point.composite is not None]
     report = drift.watch_means(days_of(series), means)

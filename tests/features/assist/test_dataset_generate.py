@@ -236,7 +236,7 @@ def test_a_bad_row_is_left_out_and_the_others_stay(
     assert [why for why in found["left_out"] if why.startswith(reason)], found["left_out"]
     assert len(rows_of(facts)) == 9
     done = edison(facts, "dataset", "generate", *HINTS, "--count", "10", "--by", "web")
-    assert "fewer than ordered: what is missing is not made up" in done.err
+    assert "fewer than requested: the model wrote no more valid cases" in done.err
 
 
 def test_what_is_missing_is_asked_for_again_with_what_to_avoid(

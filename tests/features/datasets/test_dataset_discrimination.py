@@ -71,7 +71,9 @@ def test_the_terminal_lists_the_best_and_the_worst(edison: Edison, folder: Folde
     assert len(best) == len(worst) == 5
     assert all("good-" in line and "tells apart" in line for line in best)
     assert "wrong-0" in worst[-1] and "reversed" in worst[-1]
-    assert "1 case reversed: who is good elsewhere fails here; check the expected" in shown.out
+    assert (
+        "1 case reversed: models that do well elsewhere fail here; check the expected" in shown.out
+    )
     assert "    easy-0, easy-1, easy-2, easy-3, easy-4" in lines
 
 

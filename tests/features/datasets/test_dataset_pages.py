@@ -77,7 +77,7 @@ def test_cases_are_counted_by_what_they_tell(bank: Server) -> None:
     text = text_of(page)
     assert "over 20 answers of 10 prompt versions with models" in text
     assert "Tell models apart 15 of 26 cases" in text
-    assert "Reversed 1 who is good elsewhere" in text
+    assert "Reversed 1 models that do well elsewhere" in text
     assert "Dead weight 5 no difference" in text
     assert re.search(r"good-13 0.89 0.63 to 0.97 .*40.0 20 p = 0.00\d+ tells apart", text)
     assert page.count("<svg") >= 20, "each row has its interval as a chart"
@@ -191,7 +191,7 @@ def test_coverage_names_what_is_missing_and_draws_a_map(bank: Server) -> None:
     page = page_of(bank)
     section = page.partition('id="coverage"')[2].partition("</section>")[0]
     text = text_of(section)
-    assert "A value is covered by at least 3 cases." in text
+    assert "A value with at least 3 cases counts as covered." in text
     assert re.search(r"Lengths \d of 4 \d+%", text)
     assert "Ambiguity 1 of 2 50% ambiguous 0" in text
     assert "edison dataset fill" in text

@@ -204,4 +204,7 @@ def test_where_nothing_falls_nothing_is_said_of_a_change(edison: Edison, mini: F
 
 def test_few_samples_are_said_to_be_few(mini: Folder) -> None:
     found = trend_of(mini, (0.8, 0.7), STEADY)
-    assert found.sentence == "2 samples of production since the last change: judged from 6 on."
+    assert (
+        found.sentence
+        == "2 samples of production since the last change; it takes 6 to detect drift."
+    )
