@@ -301,8 +301,8 @@ class Accounts:
         if able == [member]:
             raise UsageError(
                 f"{sign_in_names(member)[0]} is the last owner who can sign in",
-                hint="set a new password, which ends all sessions: edison roles passwd; or revoke "
-                "tokens one by one",
+                hint="set a new password, which ends all sessions: edison roles passwd "
+                f"{sign_in_names(member)[0]}; or revoke tokens one by one",
             )
 
     def _revoke(self, name: str, tokens: list[Token], everything: Sequence[str] = ()) -> None:

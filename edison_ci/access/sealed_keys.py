@@ -6,7 +6,7 @@ EDISON_PRIVATE_KEY, on a laptop a file that only its owner can read. In each box
 variable and the repository, so that a box is of no use under another name or elsewhere: in
 another repository, whose jobs may have the same private key, it cannot be opened.
 
-A sealed key is used as if its variable were set; a variable that is set counts more.
+A sealed key is used as if its variable were set; a variable that is set takes precedence.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read_private_key(text: str, where: str) -> PrivateKey:
     if not text.startswith(_PREFIX) or len(raw) != _KEY_BYTES:
         raise UsageError(
             f"{where} is not a private key of edison",
-            hint=f"it starts with {_PREFIX}; edison secrets keygen creates one",
+            hint=f"it starts with {_PREFIX}; create one: edison secrets keygen",
         )
     return _private(raw)
 

@@ -122,8 +122,8 @@ def invalid_bundle(archive: Path, why: str) -> UsageError:
     """Return the error for a file that is not a valid bundle."""
     return UsageError(
         f"{archive} is not a valid bundle: {why}",
-        hint="create one of runs with edison report --format bundle, one of a whole project with "
-        "edison admin bundle create",
+        hint="create one of runs: edison report --format bundle; or one of a whole project: "
+        "edison admin bundle create FILE",
     )
 
 

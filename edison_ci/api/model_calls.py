@@ -246,7 +246,7 @@ def _service(project: Project, name: str) -> Model:
     if vendor.options:
         raise UsageError(
             f"{name} has no list of models that a key alone can read",
-            hint="see the vendor's console; edison admin prices show lists known models",
+            hint="see the vendor's console, or list known models: edison admin prices show",
         )
     return model_edits.vendor_model(name)
 
@@ -285,7 +285,7 @@ class KeyTest:
 _ADVICE = {
     **WHAT_TO_CHECK,
     "NO_KEY": "set the variable",
-    "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
+    "NOT_INSTALLED": "a library is missing; list them all: edison doctor",
     NOT_THERE: "not an error: this model cannot be called on its own yet",
 }
 

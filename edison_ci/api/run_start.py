@@ -95,7 +95,7 @@ class StartPlan:
         self.dispatch_to: RepositoryAddress | None = None
         """The repository on GitHub that runs it, as keys are missing here; None if it runs here or
         cannot be started."""
-        self.hint = "edison plan says the same"
+        self.hint = "see: edison plan"
         """What to do if it cannot be started."""
         if made.unset and made.blockers == made.unset:
             self._find_repository(project, offline=offline)

@@ -12,7 +12,7 @@ from edison_ci.access.site import Role
 from edison_ci.api.key_edits import refuse_name
 from edison_ci.config import service_paths
 from edison_ci.config.project_files import TRUST
-from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin, path_of
+from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin, path_of, trust_hint
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import edited, not_editable, values_of, with_entry
@@ -77,7 +77,7 @@ def _permission(trust: TrustFile, model: Model, key: str, environ: Mapping[str, 
     if refusal := service_paths.path_refusal(model, address, trust):
         path = path_of(address) or "/"
         return Permission(model.name, key, host, "not allowed", variable, path, refusal[1])
-    return Permission(model.name, key, host, basis, variable, "", f"edison trust add {key} {host}")
+    return Permission(model.name, key, host, basis, variable, "", trust_hint(key, address))
 
 
 @dataclass(frozen=True, slots=True)

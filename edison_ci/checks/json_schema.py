@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import json
 import re
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,15 @@ def is_known_draft(name: str) -> bool:
 def draft_errors(schema: Any, draft: Any) -> Iterator[ValidationError]:
     """Yield the errors of `schema` by the rules of the draft of the schema `draft`."""
     return validator(_draft(draft).META_SCHEMA, formats=False).iter_errors(schema)
+
+
+def message_of(error: ValidationError) -> str:
+    """Return the message of an error, with its values as JSON writes them: null, not None."""
+    message = str(error.message)
+    for value in (error.instance, error.validator_value):
+        if not isinstance(value, str):
+            message = message.replace(repr(value), json.dumps(value, ensure_ascii=False))
+    return message
 
 
 def keywords(schema: Any) -> frozenset[str]:

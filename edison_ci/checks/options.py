@@ -468,7 +468,7 @@ def parse_check(entry: Any, depth: int = 1) -> Check:
 
 
 def _near_check(name: str) -> str:
-    return did_you_mean(name, REGISTRY.names()) or "edison admin schema experiment lists them"
+    return did_you_mean(name, REGISTRY.names()) or "list them: edison admin schema experiment"
 
 
 def _no_entry(entry: Any) -> Exception:

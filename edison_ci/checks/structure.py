@@ -22,7 +22,7 @@ from edison_ci.checks.evaluation import (
     shorten,
     strip_fence,
 )
-from edison_ci.checks.json_schema import validator
+from edison_ci.checks.json_schema import message_of, validator
 from edison_ci.checks.markup import LONGEST_HTML, NotMarkupError, check_html, check_xml
 from edison_ci.checks.options import (
     Check,
@@ -193,7 +193,7 @@ def schema_error(schema: Json, value: Json, length: int) -> str:
     prepared = _prepare(schema)
     if prepared.is_tame and length <= _SHORT and length * prepared.effort <= _FEW_APPLICATIONS:
         error = next(prepared.validator.iter_errors(value), None)
-        return "" if error is None else _error_text(error.json_path, error.message)
+        return "" if error is None else _error_text(error.json_path, message_of(error))
     reply = run_job("schema", schema, value, what="the JSON Schema", limit_s=_LONG_VALIDATION_S)
     if reply is None:
         return ""

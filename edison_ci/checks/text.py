@@ -182,6 +182,21 @@ class OneOf(_TextList):
         return Grade(0.0, f"the answer is {quote(text)}, not one of {_listed(texts)}")
 
 
+_QUOTED = "a backslash needs single quotes: '\\d+'"
+_PATTERN_HINTS = {
+    "unterminated subpattern": "close the group with ), or write \\( for the character itself",
+    "unbalanced parenthesis": "open the group with (, or write \\) for the character itself",
+    "unterminated character set": "close the set with ], or write \\[ for the character itself",
+    "nothing to repeat": "put something before it, or write a backslash for the character itself",
+    "multiple repeat": "write it once, or a backslash for the character itself",
+    "min repeat greater": "write the smaller number first",
+    "look-behind requires": "leave *, +, ? and {} out of the look-behind",
+    "redefinition of group": "give each group another name",
+    "bad character range": "write the smaller character first, or \\- for the hyphen itself",
+}
+"""What to do about a pattern, by a part of the message of the library."""
+
+
 def _pattern(value: Template) -> Template:
     if len(value.source) > patterns.MAX_PATTERN:
         message = (
@@ -192,8 +207,8 @@ def _pattern(value: Template) -> Template:
         try:
             patterns.analyse_pattern(value.source)
         except (re.error, RecursionError, OverflowError) as error:
-            hint = "a backslash needs single quotes: '\\d+'"
-            raise wrong("regex", f"not a valid pattern: {error}", hint) from None
+            hint = next((hint for part, hint in _PATTERN_HINTS.items() if part in str(error)), "")
+            raise wrong("regex", f"not a valid pattern: {error}", hint or _QUOTED) from None
     return value
 
 

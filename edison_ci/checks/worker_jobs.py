@@ -48,8 +48,9 @@ def _json_schema() -> dict[str, Any]:
 
 def schema(schema: Any, value: Any) -> list[str] | None:
     """Return path and message of the first error of a value, or None."""
-    error = next(_json_schema()["validator"](schema).iter_errors(value), None)
-    return None if error is None else [error.json_path[:100], error.message[:200]]
+    library = _json_schema()
+    error = next(library["validator"](schema).iter_errors(value), None)
+    return None if error is None else [error.json_path[:100], library["message_of"](error)[:200]]
 
 
 def sql(statement: str) -> str | None:

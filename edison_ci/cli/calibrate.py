@@ -47,7 +47,7 @@ def calibrate(state: CliState, name: str | None, ask: bool, dry_run: bool) -> No
       edison calibrate --dry-run --json
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, name)
     reports = judge_calibration.calibrate(
         project, name, ask=ask, dry_run=dry_run, offline=state.offline
     )

@@ -60,7 +60,7 @@ class InitRequest:
             raise UsageError(f"{option} is about workflows", hint="add --github")
         if self.wizard and self.github:
             raise UsageError(
-                "--wizard writes no workflows", hint="edison init --github does, later"
+                "--wizard writes no workflows", hint="afterwards: edison init --github"
             )
 
 

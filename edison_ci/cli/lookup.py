@@ -6,6 +6,7 @@ Results are opened read-only and read in one state, while runs continue to write
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING
 from edison_ci.access import job
 from edison_ci.access import site as sites
 from edison_ci.cli.terminal import ODD, StyledText
-from edison_ci.config import load, project_files
+from edison_ci.config import load, prices, project_files
 from edison_ci.config import prompt as config_prompt
 from edison_ci.documents import files, json_text, marks
-from edison_ci.errors import ConfigError, UsageError
+from edison_ci.errors import ConfigError, Severity, UsageError
 from edison_ci.sanitize import in_actions
 from edison_ci.spelling import did_you_mean
 
@@ -133,19 +134,44 @@ def open_site(state: CliState) -> Site:
     return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
-def open_project(state: CliState, *, to_report: bool = False) -> Project:
-    """Load the project of the working folder; raises ConfigError if a file is invalid.
+def open_project(state: CliState, *names: str | None, to_report: bool = False) -> Project:
+    """Load the project of the working folder; raises ConfigError if a file in use is invalid.
+
+    With `names` of experiments only their files are in use, and those that all share; a name that
+    is None stands for every experiment. Problems of other files become warnings of the project: a
+    mistake in one experiment must not stop a command, or a schedule, of another.
 
     In a job for a proposal it is on the terms of its base. A command that only reports on runs
     works without them too, and then shows no texts.
     """
     root = state.enter_project(load.find_root(state.folder))
-    try:
-        project = load.load_project(root)
-    except ConfigError as error:
-        _audit_untrusted(root, error.problems)
-        raise
+    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
+    errors = project_files.only_errors(problems)
+    _audit_untrusted(root, errors)
+    used = None if project is None or not names else _files_in_use(project, names)
+    stopping = [problem for problem in errors if used is None or problem.where.file in used]
+    if project is None or stopping:
+        raise ConfigError(stopping)
+    others = (dataclasses.replace(problem, severity=Severity.WARNING) for problem in errors)
+    project = dataclasses.replace(project, warnings=(*project.warnings, *others))
     return job.on_base_terms(project, to_report=to_report)
+
+
+def _files_in_use(project: Project, names: Sequence[str | None]) -> set[str] | None:
+    """Return the files that the named experiments use; None if one of them cannot be read."""
+    chosen = [name for name in names if name is not None]
+    if len(chosen) < len(names):
+        folder = project.file.paths.experiments
+        read = {experiment.path for experiment in project.experiments.values()}
+        written = (name for name in project.tree.names(folder) if name.endswith((".yaml", ".yml")))
+        if not {f"{folder}/{name}" for name in written} <= read:
+            return None
+        chosen = [*project.experiments]
+    if not project.experiments.keys() >= {*chosen}:
+        return None
+    shared = {*project_files.SHARED_FILES, project_files.SECRETS, prices.PROJECT_FILE}
+    used = (project.files_of(project.experiments[name]) for name in chosen)
+    return shared.union({project.file.paths.models}, *used)
 
 
 def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:
@@ -165,29 +191,6 @@ def refuse_texts_in_log(project: Project) -> Project:
             "this project is private, and the log of a job is read elsewhere",
             hint="run the command on your own machine",
         )
-    return project
-
-
-def open_scheduled_project(state: CliState, name: str) -> Project:
-    """Load the project for one experiment; raises ConfigError if a file that it uses is invalid.
-
-    A schedule must not stop because of a mistake in the files of another experiment.
-    """
-    root = state.enter_project(load.find_root(state.folder))
-    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
-    errors = project_files.only_errors(problems)
-    _audit_untrusted(root, errors)
-    if project is None or name not in project.experiments:
-        if errors:
-            raise ConfigError(errors)
-        return load.load_project(root)
-    used = {
-        *project.files_of(project.experiments[name]),
-        *project_files.SHARED_FILES,
-        project.file.paths.models,
-    }
-    if own := [problem for problem in errors if problem.where.file in used]:
-        raise ConfigError(own)
     return project
 
 

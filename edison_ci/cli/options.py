@@ -395,9 +395,22 @@ def optional_first(first: str, second: str) -> Callable[[Any], Any]:
     return click.argument("names", nargs=-1, metavar=f"[{first}] {second}", callback=split)
 
 
+MEANT = {
+    **dict.fromkeys(("test", "tests", "eval", "evaluate", "start", "exec"), "run"),
+    **dict.fromkeys(("check", "lint", "verify"), "validate"),
+    **dict.fromkeys(("view", "ui", "web", "dashboard"), "serve"),
+    **dict.fromkeys(("new", "create", "setup"), "init"),
+    **dict.fromkeys(("ls", "list", "results"), "status"),
+}
+"""Words of other tools for commands, whose nearest name means something else."""
+
+
 def unknown_command(name: str, names: Iterable[str]) -> str:
     """Return the message about an unknown command."""
-    hint = did_you_mean(name, names, label="commands")
+    known_names = [*names]
+    meant = MEANT.get(name, "")
+    hint = f"did you mean {meant!r}?" if meant in known_names else ""
+    hint = hint or did_you_mean(name, known_names, label="commands")
     return f"unknown command {name!r}; {hint or 'see: edison --help'}"
 
 

@@ -68,7 +68,7 @@ def plan(state: CliState, request: PlanRequest) -> None:
       edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, *request.experiments)
     planned = planning.plan_runs(project, request, offline=state.offline)
     plans = planned.plans
     terminal.warnings([*project.warnings, *(w for p in plans for w in p.warnings)])

@@ -159,7 +159,7 @@ def _load(root: Path) -> config_prices.PriceTable:
         hint = (
             fault.hint
             or f"create it again: remove {config_prices.PROJECT_FILE}, then run "
-            "edison admin prices update"
+            "edison admin prices update --from FILE"
         )
         raise UsageError(_message(config_prices.PROJECT_FILE, fault), hint=hint) from None
 

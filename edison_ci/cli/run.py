@@ -278,7 +278,7 @@ def _evaluate(state: CliState, terminal: Terminal, request: RunCommand) -> None:
     ended: list[RunOutcome] = []
     coverage, failure = None, None
     try:
-        project = _open_project(state, request)
+        project = lookup.open_project(state, *request.experiments)
         coverage = _coverage(state, terminal, project, request)
         experiments = evaluation.select_experiments(
             project, request.experiments, since=request.changed_since, offline=state.offline
@@ -305,12 +305,6 @@ def _evaluate(state: CliState, terminal: Terminal, request: RunCommand) -> None:
     decided = request.aa and ended[-1].exit_code in _DECIDED
     flips = decisions.gate_flips(project, ended[-1].run_id) if decided else ()
     finish(terminal, project, ended, RunNotes(reports, coverage, flips, failure))
-
-
-def _open_project(state: CliState, request: RunCommand) -> Project:
-    if request.fire is not None:
-        return lookup.open_scheduled_project(state, request.experiments[0])
-    return lookup.open_project(state)
 
 
 def _coverage(
@@ -475,11 +469,7 @@ def resume(state: CliState, request: ResumeCommand) -> None:
         stored = lookup.find_run_or_newest(terminal, runs, request.wanted)
         batches = runs.has_open_batches(stored.experiment)
     sessions.refuse_on(request.on, {"a run with --batch": batches})
-    project = (
-        lookup.open_scheduled_project(state, stored.experiment)
-        if stored.scheduled
-        else lookup.open_project(state)
-    )
+    project = lookup.open_project(state, stored.experiment)
     confirmation = sessions.PlanConfirmation(
         terminal, keys_elsewhere=sessions.keys_elsewhere(request.on)
     )

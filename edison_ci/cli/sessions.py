@@ -68,7 +68,10 @@ class PlanConfirmation:
         unready = [] if self.replay else plan.unready
         if self.keys_elsewhere:
             unready = [blocker for blocker in unready if blocker not in plan.unset]
-        problems = [_problem("models.yaml", blocker) for blocker in unready]
+        problems = [
+            _problem("models.yaml", blocker, _how_to_set(blocker) if blocker in plan.unset else "")
+            for blocker in unready
+        ]
         problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
         if problems:
             raise ConfigError(problems)
@@ -155,9 +158,17 @@ def _range(plan: Plan) -> str:
     return f"; {plan.fewest_calls:,} to {plan.calls:,} calls ({why})"
 
 
-def _problem(file: str, blocker: str) -> Problem:
+def _problem(file: str, blocker: str, how: str = "") -> Problem:
     what, _, hint = blocker.partition(": ")
-    return Problem(Location(file), "blocked", what, hint)
+    return Problem(Location(file), "blocked", what, hint or how)
+
+
+def _how_to_set(blocker: str) -> str:
+    """Return what to do about a variable that is not set: the blocker begins with its name."""
+    name = blocker.partition(" ")[0]
+    if "the address of" in blocker:
+        return f"export {name}=URL"
+    return f"export {name}=..., or seal the key: edison secrets seal {name}"
 
 
 _LISTED = 5

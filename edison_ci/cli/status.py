@@ -130,8 +130,8 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
     trials = [s.run for s in summaries if s.run.is_trial and s.run.status == RunStatus.PAUSED]
     for name in dict.fromkeys(run.experiment for run in trials):
         terminal.note(
-            f"a trial of {name} was interrupted; trials are not resumed. "
-            f"edison refine {name} tests again and reuses its answers"
+            f"a trial of {name} was interrupted; trials are not resumed; "
+            f"to test again with its answers: edison refine {name}"
         )
 
 

@@ -339,12 +339,14 @@ def parse_table(data: bytes, *, origin: str) -> PriceTable:
     value = parse_json(text)
     if not isinstance(value, dict) or not isinstance(models := value.get("models"), dict):
         raise Fault(
-            "prices", f"{origin} is not a price table", "create it with edison admin prices update"
+            "prices",
+            f"{origin} is not a price table",
+            "create it: edison admin prices update --from FILE",
         )
     for name, row in models.items():
         if reason := _wrong_row(row):
             at = place(text, max(text.find(json.dumps(name)), 0))
-            hint = "create it again with edison admin prices update"
+            hint = "create it again: edison admin prices update --from FILE"
             raise Fault("prices", f"{origin}: {short(name)} {reason}", hint, at=at)
     date, source = value.get("date"), value.get("source")
     if not is_date(date):

@@ -103,6 +103,8 @@ def _message(item: dict[str, Any], path: Loc, missing: str) -> Message:
         return Message(kind, context["text"], hint() if callable(hint) else hint)
     name = _name(path)
     if kind == "missing":
+        if not (missing or path):
+            return Message("missing", "the file is empty", "fill it, or remove it")
         key = missing or name
         lacking = f"key {missing!r} is missing" if missing else f"{name} is missing"
         return Message("missing", lacking, f"add {key}: ...")

@@ -182,15 +182,26 @@ def without_price(project: Project, model: Model) -> list[str]:
     return [f"the price of {model.name} is unknown: add price to models.yaml"]
 
 
-def unset(project: Project, model: Model) -> list[str]:
-    """Return the keys of a model that are neither set nor sealed, and a missing address."""
-    reasons: list[str] = []
-    for env in model.keys.values():
-        if not project.has_key(env) and not project.has_identity(model):
-            reasons.append(f"{env} is not set ({model.name} needs it)")
-    if model.base_url_env and not os.environ.get(model.base_url_env):
-        reasons.append(f"{model.base_url_env} is not set (the address of {model.name})")
-    return reasons
+def unset(project: Project, models: Iterable[Model]) -> list[str]:
+    """Return the keys of models that are neither set nor sealed, and missing addresses, once."""
+    needed: dict[str, list[str]] = {}
+    addressed: dict[str, list[str]] = {}
+    for model in models:
+        for env in model.keys.values():
+            if not project.has_key(env) and not project.has_identity(model):
+                needed.setdefault(env, []).append(model.name)
+        if model.base_url_env and not os.environ.get(model.base_url_env):
+            addressed.setdefault(model.base_url_env, []).append(model.name)
+    return [
+        *(
+            f"{env} is not set ({', '.join(names)} {'need' if names[1:] else 'needs'} it)"
+            for env, names in needed.items()
+        ),
+        *(
+            f"{env} is not set (the address of {', '.join(names)})"
+            for env, names in addressed.items()
+        ),
+    ]
 
 
 def untrusted(project: Project, models: Iterable[Model]) -> Iterator[tuple[Model, str]]:
@@ -237,9 +248,10 @@ def run_notes(project: Project) -> Iterator[Problem]:
         models |= {name: project.models[name] for name in project.judging_models_of(experiment)}
         for reason in refused_code(project, experiment):
             yield _note(Location(experiment.path), reason)
-    for model in models.values():
-        for reason in unset(project, model):
-            yield _note(model.where, reason)
+    for reason in unset(project, models.values()):
+        name = reason.partition(" ")[0]
+        needing = (m for m in models.values() if name in (*m.keys.values(), m.base_url_env))
+        yield _note(next(needing).where, reason)
     for model, reason in untrusted(project, models.values()):
         yield _note(model.where, reason)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.config import trust
 from edison_ci.config.models import left_out_message, problems_with, retirement, sent_params
-from edison_ci.config.project_files import PROJECT, QUARANTINE
+from edison_ci.config.project_files import PROJECT, QUARANTINE, TRUST, only_errors
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
@@ -57,8 +57,8 @@ class References:
         registry = self.header.paths.models
         written = self.files.documents.get(registry)
         entries = written.value if written is not None and isinstance(written.value, dict) else {}
-        if name in entries and name != "version":
-            return  # it exists and has its own problems
+        if written is None or (name in entries and name != "version"):
+            return  # the registry, or the entry, has its own problems
         hint = did_you_mean(name, [*self.models, *others], label=f"{registry} has")
         hint = hint or f"add it to {registry}"
         self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
@@ -114,12 +114,12 @@ class RegistryRules:
         files, header = self._refs.files, self._refs.header
         registry = files.documents.get(header.paths.models)
         for model in self._refs.models.values():
-            self._check_trust(model)
             self._check_price(model)
             if registry is not None:
                 self._check_headers(model, registry)
                 self._check_params(model, registry)
                 self._check_files(model, registry)
+        self._check_trust()
         self._check_age()
         document = files.documents.get(PROJECT)
         for role in ("model", "judge", "refiner") if document is not None else ():
@@ -132,21 +132,27 @@ class RegistryRules:
     ) -> None:
         self._refs.files.problems.append(Problem(model.where, code, message, hint, severity))
 
-    def _check_trust(self, model: Model) -> None:
-        if model.base_url_env is not None:
-            return  # the address is checked before a run
-        address = model.service
-        if address is not None and self._trust.identity(model.provider, address) is not None:
-            return  # called without a key, or with one that goes to the same host
-        for env in model.keys.values():
-            sends = f"model {model.name!r} would send {env} to"
-            if address is None:
-                hint = "add base_url, and allow its host in .edison/trust.yaml"
-                self._add(model, "trust", f"{sends} an unknown host", hint)
-            elif not self._trust.allows(env, address, model.provider):
-                host = trust.origin(address)
-                hint = f'allow it in .edison/trust.yaml: {{env: {env}, hosts: ["{host}"]}}'
-                self._add(model, "trust", f"{sends} {host}", hint)
+    def _check_trust(self) -> None:
+        """Report each key and host that is not allowed once, at the first model that uses them."""
+        if any(problem.where.file == TRUST for problem in only_errors(self._refs.files.problems)):
+            return  # what it allows is not known
+        models_by_pair: dict[tuple[str, str], list[Model]] = {}
+        for model in self._refs.models.values():
+            address = model.service or ""
+            if model.base_url_env is not None or (
+                address and self._trust.identity(model.provider, address) is not None
+            ):
+                continue  # checked before a run; or called without a key, or one of that host
+            for env in model.keys.values():
+                if not (address and self._trust.allows(env, address, model.provider)):
+                    host = trust.origin(address) if address else ""
+                    models_by_pair.setdefault((env, host), []).append(model)
+        for (env, host), models in models_by_pair.items():
+            names = ", ".join(repr(model.name) for model in models)
+            who = f"model {names} would" if len(models) == 1 else f"models {names} would"
+            message = f"{who} send {env} to {host or 'an unknown host'}"
+            hint = trust.trust_hint(env, host) or f"add base_url, then: edison trust add {env} HOST"
+            self._add(models[0], "trust", message, hint)
 
     def _check_headers(self, model: Model, registry: Document) -> None:
         """Check the headers of an http model against the closed list and trust."""

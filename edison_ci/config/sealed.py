@@ -23,7 +23,7 @@ PublicKey = Annotated[
     TextPattern(
         KEY_PATTERN,
         "a public key for sealed keys",
-        "restore the line from Git; edison secrets keygen writes it",
+        "restore the line from Git; or write it: edison secrets keygen",
         "key",
     ),
 ]

@@ -66,7 +66,7 @@ def path_refusal(model: Model, address: str, trust: TrustFile) -> tuple[str, str
     return (
         f"model {model.name!r} would send {key} to {path} of {host}, where no http model of the "
         "default branch sends a key",
-        f'allow it in .edison/trust.yaml: services: [{{host: "{host}", paths: ["{path}"]}}]',
+        f'add to .edison/trust.yaml: services: [{{host: "{host}", paths: ["{path}"]}}]',
     )
 
 

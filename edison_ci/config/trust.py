@@ -10,6 +10,7 @@ from edison_ci import ranges
 from edison_ci.config.project import Version
 from edison_ci.config.vendors import VENDORS
 from edison_ci.documents.decoding import KEY_PATTERN
+from edison_ci.git import host as git_host
 from edison_ci.shape import (
     UNIQUE,
     FilePath,
@@ -88,6 +89,20 @@ def origin(address: str) -> str:
         raise ValueError("a host with non-ASCII letters could be mistaken for another")
     written = f"[{host}]" if ":" in host else host
     return f"{parts.scheme.lower()}://{written}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
+
+
+def trust_hint(key: str, address: str) -> str:
+    """Return the hint with the command that allows a key at an address; empty without a host."""
+    try:
+        host = origin(address) if address else ""
+    except ValueError:
+        return ""
+    if not host:
+        return ""
+    command = f"edison trust add {key} {host}"
+    if host.startswith("https://") or git_host.is_loopback(urlsplit(host).hostname or ""):
+        return command
+    return f"use https://, or in a network of your own: {command} --unencrypted"
 
 
 def path_of(address: str) -> str:
@@ -211,7 +226,7 @@ PublicKey = Annotated[
     TextPattern(
         KEY_PATTERN,
         "a public key for results",
-        "write what edison admin db keygen prints",
+        "write what this prints: edison admin db keygen",
         "key",
     ),
 ]
@@ -306,8 +321,8 @@ class TrustFile(Shape):
         for name in self.refused_headers(model.options.get("headers", ()), address):
             host = target_of(address)
             message = f"model {model.name!r} may not send the header {name} to {host}"
-            entry = f'services: [{{host: "{host}", headers: [{name}]}}]'
-            yield HeaderRefusal(name, message, f"allow it in .edison/trust.yaml: {entry}")
+            hint = f'add to .edison/trust.yaml: services: [{{host: "{host}", headers: [{name}]}}]'
+            yield HeaderRefusal(name, message, hint)
 
     def refused_headers(self, names: "Iterable[str]", address: str) -> list[str]:
         """Return the headers that an entry at this address may not set, in any letter case."""

@@ -10,7 +10,14 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.checks.json_schema import DRAFT, draft_errors, is_known_draft, keywords, resolver
+from edison_ci.checks.json_schema import (
+    DRAFT,
+    draft_errors,
+    is_known_draft,
+    keywords,
+    message_of,
+    resolver,
+)
 from edison_ci.checks.patterns import MAX_PATTERN, analyse_pattern
 from edison_ci.shape import short, wrong
 from edison_ci.spelling import did_you_mean
@@ -96,7 +103,7 @@ def _wrong_keywords(schema: Any, root: Any, what: str) -> list[SchemaFault]:
     for error in draft_errors(schema, root):
         path = tuple(error.absolute_path)
         at = "/".join(str(step) for step in path)
-        reason, hint = error.message[:200], f"check {at}" if at else "see json-schema.org"
+        reason, hint = message_of(error)[:200], f"check {at}" if at else "see json-schema.org"
         if path[-1:] == ("type",) and path[-2:-1] != ("properties",):
             reason, hint = f"{short(error.instance)} is not a type", _TYPES
         message = f"{what} is not a JSON Schema: {reason}"

@@ -239,7 +239,7 @@ class DataCheck:
             if experiment.file.data and not any(
                 p.severity is Severity.ERROR for p in self.problems
             ):
-                self._at(("datasets",), "empty", "no case is left", "check where and the dataset")
+                self._no_case()
             return
         for tried in (*generators, *graders):
             self._missing_variables(tried)
@@ -262,6 +262,19 @@ class DataCheck:
                 "add cases",
                 warning=True,
             )
+
+    def _no_case(self) -> None:
+        """Report datasets without a case, or filters that leave none."""
+        entries = self.experiment.file.data
+        if any(entry.where or entry.take for entry in entries):
+            self._at(("datasets",), "empty", "no case is left", "check where, take and the dataset")
+            return
+        names = sorted({name for prompt in self.experiment.prompts for name in prompt.required})
+        values = "".join(f" --set {name}=TEXT" for name in names)
+        paths = " and ".join(entry.path for entry in entries)
+        message = f"there is no case in {paths}"
+        hint = f"add one: edison dataset add {self.experiment.id}{values}"
+        self._at(("datasets",), "empty", message, hint)
 
     def _missing_variables(self, tried: _RenderStats) -> None:
         """Report variables that no case has."""

@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 # often many lines above.
 Place = tuple[int, int]
 
+_NO_TOKEN = "cannot start any token"
 _HINTS = {
     "'\\t'": "indent with spaces, not with tabs",
     "tab character": "indent with spaces, not with tabs",
-    "cannot start any token": "indent with spaces; quote text that starts with a tab, @, ` or %",
+    _NO_TOKEN: "quote a text that starts with @, ` or %",
     "mapping values are not allowed": "check the indentation; quote a text that contains ': '",
     "could not find expected ':'": "a key needs ': ' and a value; long texts go after '>-' or '|'",
     "did not find expected key": (
@@ -354,7 +355,20 @@ class _Builder:
         try:
             return self._parser.get_event()
         except yaml.YAMLError as error:
-            raise syntax_fault(error, self._source.end, self._first_line, self._seen) from None
+            fault = syntax_fault(error, self._source.end, self._first_line, self._seen)
+            raise self._at_tab(fault) from None
+
+    def _at_tab(self, fault: Fault) -> Fault:
+        """Return the fault of a character as that of the tab it is, which nobody sees."""
+        if not isinstance(self._source, _Source) or _NO_TOKEN not in fault.message:
+            return fault
+        line = self._source.text.splitlines()[fault.at[0]]
+        before = line[: fault.at[1] + 1]
+        if "\t" not in before or before.strip():
+            return fault
+        message = "not valid YAML: a tab is in the indentation of this line"
+        hint = "indent with spaces, not with tabs"
+        return Fault("syntax", message, hint, at=(fault.at[0], line.index("\t")))
 
     def _value(self, event: Any, key_at: tuple[int, int], depth: int) -> tuple[Json, Mark]:
         self._nodes += 1

@@ -162,7 +162,7 @@ class RunControl:
         count = self._runner.requeue_errors()
         if count:
             return f"{counted(count, 'cell')} in error will be asked again"
-        again = "edison resume asks cells in error again"
+        again = "ask its cells in error again: edison resume"
         if count is None:
             raise UsageError("the run is about to end", hint=again)
         closed = ", ".join(self._runner.progress.closed)

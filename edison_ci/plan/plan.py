@@ -485,7 +485,7 @@ def _unready(project: Project, loads: list[Load]) -> list[str]:
 
 def _unset(project: Project, loads: list[Load]) -> list[str]:
     """Return the keys that are neither in the environment nor sealed, and missing addresses."""
-    return [reason for model in _models(loads) for reason in requirements.unset(project, model)]
+    return requirements.unset(project, _models(loads))
 
 
 def _models(loads: list[Load]) -> list[Model]:

@@ -80,7 +80,7 @@ def apply_suggestion(project: Project, suggestion: Suggestion, data: bytes) -> b
     if suggestion.new_hash is not None and candidate.version != suggestion.new_hash:
         raise UsageError(
             f"suggestion {suggestion.id} no longer produces the version that was measured",
-            hint="a file that the prompt uses has changed: edison refine again",
+            hint="a file that the prompt uses has changed; make a new suggestion: edison refine",
         )
     return candidate.change.text.encode("utf-8", "surrogatepass")
 

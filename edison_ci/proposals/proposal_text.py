@@ -109,7 +109,7 @@ def proposal_body(proposal: ProposalText, *, most: int = MAX_BODY_CHARS) -> str:
         _examples(proposal),
         _guardrails(proposal.suggestion),
     ]
-    limit = Limit(most - len(first), len, "`edison review show`")
+    limit = Limit(most - len(first), len, f"`edison review show {proposal.suggestion.id}`")
     return (
         first + fit([section for section in sections if section is not None], limit)
     ).rstrip() + "\n"

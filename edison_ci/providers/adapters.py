@@ -273,7 +273,7 @@ def unavailable(access: ModelAccess) -> Provider:
     model = access.model
     raise UsageError(
         f"model {model.name!r}: {model.provider}/{model.model} is not supported by this version",
-        hint="use a simulated model: {provider: sim, model: small}",
+        hint="use a simulated model: `small: {provider: sim, model: small}` in models.yaml",
     )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.service_paths import path_refusal
-from edison_ci.config.trust import TrustFile, origin
+from edison_ci.config.trust import TrustFile, origin, trust_hint
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import HIDDEN
 from edison_ci.errors import TrustError, UsageError
@@ -146,8 +146,7 @@ class _EnvironmentReader:
                     f"model {self.model.name!r} would send the key {name} to "
                     f"{_display_host(address)}, "
                     "which is not trusted",
-                    hint=f"allow it in .edison/trust.yaml: {{env: {name}, "
-                    f'hosts: ["{_display_host(address)}"]}}',
+                    hint=trust_hint(name, address) or "set the address of the model",
                 )
             refusal = None if trust is None else path_refusal(self.model, address, trust)
             if refusal is not None:

@@ -82,7 +82,7 @@ def lister_for(
     if model.provider not in HAVE_LISTS:
         raise UsageError(
             f"{model.provider} has no list of models that a key alone can read",
-            hint="see the vendor's console; edison admin prices show lists known models",
+            hint="see the vendor's console, or list known models: edison admin prices show",
         )
     access = open_access(model, environ, trust, offline=offline)
     root = access.address.rstrip("/")

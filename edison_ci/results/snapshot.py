@@ -223,7 +223,7 @@ def _texts(value: Any) -> list[str]:
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
-UNDECIDED = "Its gates do not decide: `edison runs merge` puts all shards together and decides."
+UNDECIDED = "Its gates do not decide; merge all shards: `edison runs merge SHARD.db...`"
 """Sentence on the gates of a shard."""
 
 _ORIGIN = {

@@ -427,7 +427,9 @@ async def authorize(
         raise ApiError(401, "token", "a token is missing", "send it as Authorization: Bearer TOKEN")
     actor = await authenticate(settings, request.scope)
     if actor is None:
-        raise ApiError(401, "token", "the token is not valid", "make a new one: edison roles token")
+        raise ApiError(
+            401, "token", "the token is not valid", "make a new one: edison roles token NAME"
+        )
     if actor.role is None:
         raise ApiError(404, "not_found", "there is no such project, or it is not for you")
     wait_s = _limit.wait_s(caller_key(settings, request.scope, actor))

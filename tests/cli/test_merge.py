@@ -271,7 +271,7 @@ def test_a_shard_says_that_it_is_a_part_and_decides_nothing(
     done = edison(project, "run", "--shard", "1/2", "--markdown", "report.md", "--junit", "j.xml")
     assert done.code == 0
     assert "  shard 1/2" in done.out.splitlines()[0]
-    said = "Its gates do not decide: `edison runs merge` puts all shards together and decides."
+    said = "Its gates do not decide; merge all shards: `edison runs merge SHARD.db...`"
     assert said in done.out
     report = project.read("report.md")
     assert "Shard 1 of 2: this is a part of a run. Its gates do not decide" in report

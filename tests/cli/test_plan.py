@@ -144,10 +144,14 @@ def test_an_unknown_experiment_gets_a_hint(edison: Edison, two: Folder) -> None:
 
 def test_an_invalid_project_is_not_planned(edison: Edison, two: Folder) -> None:
     two.edit("prompts/bye.md", "{{ name }}", "{{ name | sort }}")
+    for words in ((), ("bye",)):
+        done = edison(two, "plan", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "prompts/bye.md:1:" in done.err
+        assert done.err.endswith("nothing was done\n")
     done = edison(two, "plan", "hello")
-    assert (done.code, done.out) == (2, "")
-    assert "prompts/bye.md:1:" in done.err
-    assert done.err.endswith("nothing was done\n")
+    assert done.code == 0, "it does not use that file"
+    assert "warning: " in done.err and "prompts/bye.md:1:" in done.err
 
 
 def test_invalid_data_is_not_planned(edison: Edison, two: Folder) -> None:

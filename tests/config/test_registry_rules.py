@@ -30,7 +30,7 @@ def test_a_key_goes_to_trusted_hosts_only(mini: Folder) -> None:
     add(mini, "models.yaml", GATEWAY)
     message = (
         "models.yaml:3:1: model 'gate' would send GATE_KEY to https://gate.example:443 "
-        '(allow it in .edison/trust.yaml: {env: GATE_KEY, hosts: ["https://gate.example:443"]})'
+        "(edison trust add GATE_KEY https://gate.example:443)"
     )
     assert said(mini) == [message]
     mini.write(".edison/trust.yaml", 'keys: [{env: GATE_KEY, hosts: ["http://gate.example"]}]\n')

@@ -172,14 +172,17 @@ def test_no_case_left_is_an_error_at_the_dataset(data: Data) -> None:
         "dataset: datasets/names.jsonl",
         "datasets: [{path: datasets/names.jsonl, where: {tags: none}}]",
     )
-    assert data.said() == [f"{EXPERIMENT}:5:11: no case is left (check where and the dataset)"]
+    assert data.said() == [
+        f"{EXPERIMENT}:5:11: no case is left (check where, take and the dataset)"
+    ]
     data.edit(
         EXPERIMENT,
         "datasets: [{path: datasets/names.jsonl, where: {tags: none}}]",
         "dataset: datasets/names.jsonl",
     )
     data.write("datasets/names.jsonl", "")
-    assert data.said() == [f"{EXPERIMENT}:5:10: no case is left (check where and the dataset)"]
+    hint = "add one: edison dataset add hello --set name=TEXT"
+    assert data.said() == [f"{EXPERIMENT}:5:10: there is no case in datasets/names.jsonl ({hint})"]
 
 
 def test_bad_rows_are_reported_once_and_not_as_no_data(data: Data) -> None:

@@ -28,7 +28,7 @@ SYNTAX_ERRORS = [
     ("a: b: c\n", "1:5", "mapping values are not allowed in this context"),
     ("a: 1\n  b: 2\n", "2:4", "mapping values are not allowed in this context"),
     ("a:\n    b: 1\n  c: 2\n", "3:3", "did not find expected key"),
-    ("a:\n\tb: 1\n", "2:1", "found character that cannot start any token"),
+    ("a:\n\tb: 1\n", "2:1", "a tab is in the indentation of this line"),
     ("a: @b\n", "1:4", "found character that cannot start any token"),
     ("- a\nb: 1\n", "2:1", "did not find expected '-' indicator"),
     ("a: 1\nb c\nd: 1\n", "2:1", "could not find expected ':'"),

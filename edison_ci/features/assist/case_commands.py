@@ -349,7 +349,7 @@ def coverage(state: CliState, experiment: str | None) -> None:
       edison dataset coverage
       edison dataset coverage support-reply --json
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, experiment)
     experiments = (
         [project.experiment(experiment)] if experiment else [*project.experiments.values()]
     )

@@ -265,7 +265,7 @@ class DraftSession:
     @classmethod
     def open(cls, state: CliState, options: DraftOptions, action: str) -> DraftSession:
         """Return the session of a command; raises UsageError."""
-        terminal, project = Terminal(state), lookup.open_project(state)
+        terminal, project = Terminal(state), lookup.open_project(state, options.experiment)
         experiment = lookup.find_experiment(project, options.experiment)
         run_sessions.require_editor(project, action)
         assistant = drafting.assistant_of(project, options.by)

@@ -72,7 +72,7 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
       edison dataset verify support-reply --by judge --yes
       edison dataset verify --case gen-b47e52d97ce2 --yes
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, request.experiment)
     experiment = lookup.find_experiment(project, request.experiment)
     run_sessions.require_editor(project, "verify case")
     cases = _open_cases(project, experiment, request.ids)

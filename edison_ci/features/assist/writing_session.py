@@ -151,7 +151,7 @@ class WritingSession:
         cls, state: CliState, options: WritingOptions, action: str, kind: str
     ) -> WritingSession:
         """Return the session of a command; raises UsageError."""
-        terminal, project = Terminal(state), lookup.open_project(state)
+        terminal, project = Terminal(state), lookup.open_project(state, options.experiment)
         experiment = lookup.find_experiment(project, options.experiment)
         run_sessions.require_editor(project, action)
         name = "generated" if kind == "synthetic" else kind

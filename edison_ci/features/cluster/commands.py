@@ -92,7 +92,7 @@ def worker(ctx: click.Context, request: WorkerRequest) -> None:
     if request.connect is None:
         raise UsageError(
             "a worker needs a scheduler to work for",
-            hint="edison worker --connect tls://HOST:PORT; edison worker scheduler starts one",
+            hint="edison worker --connect tls://HOST:PORT; start one: edison worker scheduler",
         )
     _work(ctx.ensure_object(CliState), cluster_tls.read_address(request.connect), request)
 

@@ -74,7 +74,7 @@ class Preparation:
             reasons = "; ".join(f"{model.name} {model.why_not}" for model in models)
             raise UsageError(
                 f"no model of this project can be called here: {reasons or 'it has none'}",
-                hint="set the variables of their keys, or seal them: edison secrets seal",
+                hint="set the variables of their keys, or seal them: edison secrets seal NAME",
             )
         return models
 

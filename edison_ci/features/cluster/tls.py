@@ -79,7 +79,7 @@ def read_address(text: str) -> ClusterAddress:
     if parts.scheme not in _SCHEMES or not host or extra:
         raise UsageError(
             f"{text!r} is not the address of a scheduler",
-            hint="write tls://HOST:PORT; edison worker scheduler prints it",
+            hint="write tls://HOST:PORT, as printed by: edison worker scheduler",
         )
     address = ClusterAddress(host, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
     refuse_plain(address)
@@ -338,7 +338,7 @@ def _check_issued(authority: Certificate, own: Certificate, folder: Path) -> Non
     except (ValueError, TypeError, InvalidSignature):
         raise UsageError(
             f"{folder / _CERT} was not issued by the authority in {folder / _CA}",
-            hint="copy both files from one folder that edison worker keys made",
+            hint="copy both files from one folder, made by: edison worker keys",
         ) from None
 
 

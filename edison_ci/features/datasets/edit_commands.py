@@ -74,7 +74,7 @@ def add(state: CliState, request: AddRequest) -> None:
       edison dataset add --set message="Where is it?" --expected "2 days"
       edison dataset add --from return-how@small --expected "30 days"
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, request.experiment)
     inputs = dict(map(_pair, request.values))
     expected: str | None
     if request.cell is None:
@@ -190,14 +190,15 @@ def tag(state: CliState, request: TagRequest) -> None:
       edison dataset tag support-reply long --length XL
       edison dataset tag refunds --with billing --case refund-1 --remove
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
-    words, remove = request.words, request.remove
+    terminal, words, remove = Terminal(state), request.words, request.remove
+    named = words[0] if len(words) == 2 else None
+    project = lookup.open_project(state, named)
     if len(words) > 2:
         raise UsageError(f"{words[2]!r} is one word too many", hint="quote a tag with blanks")
     name = words[-1]
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 200:
         raise UsageError(f"{name!r} is not a tag", hint="write up to 200 characters on one line")
-    experiment = lookup.find_experiment(project, words[0] if len(words) == 2 else None)
+    experiment = lookup.find_experiment(project, named)
     run_sessions.require_editor(project, "tag cases")
     files, edited, cases = _files(project, experiment), [], list[str]()
     _refuse_unknown(experiment, files, request.ids)
@@ -272,7 +273,7 @@ def edit(state: CliState, request: EditRequest) -> None:
       edison dataset edit return-how --set message="May I return it?"
       edison dataset edit return-how
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, request.experiment)
     run_sessions.require_editor(project, "edit case")
     homes = _homes(project, request.experiment)
     file = case_edits.case_file(project, homes, request.case_id)
@@ -388,7 +389,7 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
       edison dataset remove return-how
       edison dataset remove return-how refund-1 --yes --json
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, experiment)
     run_sessions.require_editor(project, "remove case")
     homes = _homes(project, experiment)
     if not yes and (terminal.json or not is_terminal()):

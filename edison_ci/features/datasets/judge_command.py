@@ -103,7 +103,7 @@ def judge(state: CliState, request: JudgeRequest) -> None:
       edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
       edison dataset judge --ask "The policy alone is enough to answer it"
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, request.experiment)
     experiment = lookup.find_experiment(project, request.experiment)
     if not experiment.file.data:
         raise UsageError(f"{experiment.id} has no dataset", hint="add data: to the experiment")

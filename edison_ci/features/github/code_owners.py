@@ -161,7 +161,7 @@ def with_section(text: str, lines_of_section: Sequence[str], where: str) -> str:
     if len(begins) != len(ends) or len(begins) > 1 or (begins and ends[0] < begins[0]):
         raise UsageError(
             f"the lines {BEGIN.split(',')[0]!r} and {END!r} do not pair",
-            hint="remove them and what was between them, then run edison roles sync again",
+            hint="remove them and what was between them, then run again: edison roles sync",
             where=Location(where, (begins or ends)[0] + 1),
         )
     if begins:

@@ -121,7 +121,7 @@ def import_cases(state: CliState, request: CasesRequest) -> None:
       edison dataset import old.tsv --dataset datasets/old.jsonl --tag old --yes
       edison dataset import results.json --format promptfoo
     """
-    terminal, project = Terminal(state), lookup.open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state, request.experiment)
     experiment = lookup.find_experiment(project, request.experiment)
     run_sessions.require_editor(project, _ACTION)
     path, is_new = _target(project, experiment, request.path, request.file)

@@ -263,7 +263,7 @@ def _promptfoo(rows: Sequence[SourceRow]) -> Export:
         "answers and scores are not imported"
     )
     what = "assertions that are no expected output"
-    _note_others(made, rest, what, "; edison import promptfoo makes checks of them")
+    _note_others(made, rest, what, "; for checks of them: edison import promptfoo FILE")
     return made
 
 

@@ -320,7 +320,7 @@ def outputs(state: CliState, request: OutputsRequest) -> None:
       edison import outputs production.jsonl --model our-service --json
     """
     terminal, file = Terminal(state), request.file
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, request.name)
     site = sites.Site(project.root, project.file)
     actor = site.require(sites.Role.EDITOR, "import outputs", file.name)
     experiment = _experiment(project, request.name)

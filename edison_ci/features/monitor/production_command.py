@@ -49,7 +49,7 @@ def production(state: CliState, request: ProductionCommand) -> None:
       edison import production support-reply --budget 1 --yes
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, request.experiment)
     run_sessions.require_editor(project, "import production")
     chosen = _experiment(project, request.experiment)
     grading = evaluation.GradingRequest(

@@ -98,7 +98,7 @@ def note_budget(
         "budget",
         f"{run.experiment}: {fixed(100 * used)}% of {cap.name} is used",
         (
-            "At 100% its runs stop; their answers are kept, and edison resume continues them.",
+            "At 100% its runs stop; their answers are kept. Continue with: edison resume",
             "See what was spent: edison costs",
         ),
         run.experiment,

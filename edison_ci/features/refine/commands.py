@@ -129,7 +129,7 @@ def refine(state: CliState, request: RefineCommandRequest) -> None:
       edison refine support-reply --prompt support-reply --json
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, request.experiment)
     name = lookup.find_experiment(project, request.experiment).id
     permitted = library.refine_request(project, "refine", name, request.prompt)
     target = permitted.target
@@ -319,7 +319,7 @@ def optimize(state: CliState, request: OptimizeRequest) -> None:
       edison optimize support-reply --seed 1 --json
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, request.experiment)
     name = lookup.find_experiment(project, request.experiment).id
     permitted = library.refine_request(project, "optimize", name, request.prompt)
     limits = refine_search.SearchLimits(

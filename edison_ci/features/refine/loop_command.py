@@ -86,7 +86,7 @@ def loop(state: CliState, request: LoopCommandRequest) -> None:
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, request.experiment)
     experiment = lookup.find_experiment(project, request.experiment)
     first = request.prompt or experiment.prompts[0].id
     permitted = library.refine_request(project, "loop", experiment.id, first)

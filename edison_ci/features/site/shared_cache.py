@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edison_ci import __version__
-from edison_ci.config.trust import belongs_to_connection, origin
+from edison_ci.config.trust import belongs_to_connection, origin, trust_hint
 from edison_ci.documents import signatures
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import TrustError, UsageError
@@ -106,7 +106,7 @@ def _token(
     if not trust.allows(name, url, "cache"):
         raise TrustError(
             f"{name} would be sent to {origin(url)}, which is not trusted",
-            hint=f'allow it in .edison/trust.yaml: {{env: {name}, hosts: ["{origin(url)}"]}}',
+            hint=trust_hint(name, url),
         )
     value = environ.get(name, "").strip()
     if not value:

@@ -139,7 +139,7 @@ def require_own(site: Site, source: Path) -> None:
         raise UsageError(
             f"{source} is not from .edison/backups and has no signature that is trusted here",
             hint="if it is yours, add --as-own: its answers, grades and costs count as made here; "
-            "to add runs of others: edison import bundle",
+            "to add runs of others: edison import bundle FILE",
         )
 
 
