@@ -103,7 +103,8 @@ def test_the_patch_applies_elsewhere(edison: Edison, repo: Folder, tmp_path: Pat
     repo.git("clone", "--quiet", "--single-branch", str(repo.path), str(other.path))
     other.git("am", "--quiet", patch)
     assert other.read(PATH).endswith(ADDED)
-    assert repo.git("status", "--porcelain") == ""  # the patch is where Git does not look
+    # The patch is where Git does not look.
+    assert repo.git("status", "--porcelain", "-uall") == "?? .edison/.gitignore"
 
 
 def test_the_patch_is_named_from_the_root_wherever_one_stands(

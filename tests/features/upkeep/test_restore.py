@@ -163,7 +163,7 @@ class Dying(sqlite3.Connection):
                 os.kill(os.getpid(), signal.SIGKILL)
         super().backup(target, pages=5, progress=die)
 
-sqlite3.connect = lambda *args, **options: real(*args, factory=Dying, **options)
+sqlite3.connect = lambda *args, **options: real(*args, **{**options, "factory": Dying})
 restore(open_site(Path(sys.argv[1])), Path(sys.argv[2]))
 """
 
