@@ -37,7 +37,7 @@ WRONG_CHECKS = [
         "(put weight and name inside: words: {..., weight: ...})",
     ),
     ("contain: a", "1:1: unknown check 'contain' (did you mean 'contains'?)"),
-    ("zzz: a", "1:1: unknown check 'zzz' (edison admin schema experiment lists them)"),
+    ("zzz: a", "1:1: unknown check 'zzz' (list them: edison admin schema experiment)"),
     ("words: 5", "1:1: words takes options, not 5 (write words: {max: 120})"),
     ("words: {maximum: 5}", "1:9: unknown key 'maximum' (did you mean 'max'?)"),
     ("words: {max: -1}", "1:14: max is -1; at least 0"),

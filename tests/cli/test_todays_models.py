@@ -215,7 +215,11 @@ def test_a_service_that_was_retired_is_refused_with_the_way_out(
     ("text", "status", "graded"),
     [
         ('{"greeting": "Hello Ada"}', "ok", (1.0, "the schema accepts the answer")),
-        ("Hello Ada!", "malformed", None),
+        (
+            "Hello Ada!",
+            "malformed",
+            (0.0, "not valid JSON: expecting value (line 1, column 1)"),
+        ),
         ('{"hello": 1}', "ok", (0.0, "$: 'greeting' is a required property")),
     ],
 )
@@ -225,7 +229,7 @@ def test_a_declared_output_is_checked_on_every_answer(
     server: LoopbackServer,
     text: str,
     status: str,
-    graded: tuple[float, str] | None,
+    graded: tuple[float, str],
 ) -> None:
     schema = "{type: object, properties: {greeting: {type: string}}, required: [greeting]}"
     mini.edit("prompts/hello.md", "id: hello\n", f"id: hello\noutput: {schema}\n")
@@ -240,4 +244,4 @@ def test_a_declared_output_is_checked_on_every_answer(
             "on p.cell_id = c.id and p.name = 'output schema'"
         ).fetchall()
     # Beside a rubric a check decides whether an answer passes, not its score.
-    assert found == [(status, *((*graded, 0.0) if graded else (None, None, None)))] * 2
+    assert found == [(status, *graded, 0.0)] * 2

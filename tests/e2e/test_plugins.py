@@ -390,7 +390,7 @@ def test_what_a_package_offers_works_from_python(
             (
                 "models.yaml:1:1",
                 "model 'loud' would send ACME_KEY to an unknown host",
-                "add base_url, and allow its host in .edison/trust.yaml",
+                "add base_url, then: edison trust add ACME_KEY HOST",
             ),
         ),
         (
@@ -432,7 +432,9 @@ def test_what_is_wrong_with_the_use_of_a_plugin_has_its_place(
     done = edison(acme, "validate")
     place, message, hint = problem
     below = f"\n    {hint}" if hint else ""
-    assert (done.code, done.out) == (2, f"{place}: error: {message}{below}\n")
+    # A key that is not set is a note of its own.
+    errors = done.out.partition(f"\n{place}: note: ")[0].rstrip("\n")
+    assert (done.code, errors) == (2, f"{place}: error: {message}{below}")
 
 
 def test_without_the_package_its_names_are_unknown(edison: Edison, acme: Folder) -> None:

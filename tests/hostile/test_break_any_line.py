@@ -111,7 +111,7 @@ OPTIONAL = {
     },
     "rubrics/support-reply.yaml": {"scale"},
     ".edison/trust.yaml": {"version", "builtin", "keys"},
-    PROMPT: {"id", "type", "description"},
+    PROMPT: {"id", "type", "description", "expect"},
 }
 """Keys that have a default, or that nothing else needs."""
 USED_VARIABLE = re.compile(r"\{\{ (\w+) \}\}")

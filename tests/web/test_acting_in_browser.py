@@ -92,7 +92,9 @@ async def test_a_prompt_is_edited_tried_and_saved(desk: ReviewSite, looks: list[
         await check(look)
         await page.get_by_role("button", name="Save").click()
         await page.wait_for_url("**/save?*")
-        assert f"Answer {number} as json" in await page.locator(".diff .added").inner_text()
+        assert f"Answer {number} as json" in " ".join(
+            await page.locator(".diff .added").all_inner_texts()
+        )
         await check(look)
     await page.get_by_label("Note").fill("Try another form of answers.")
     await page.get_by_role("button", name="Open pull request").click()

@@ -87,7 +87,7 @@ def test_results_of_promptfoo_are_its_tests_once(tmp_path: Path, name: str) -> N
     assert table.notes == [
         "4 results of 2 tests; answers and scores are not imported",
         "assertions that are no expected output: is-json (1), icontains (1); "
-        "edison import promptfoo makes checks of them",
+        "for checks of them: edison import promptfoo FILE",
     ]
 
 

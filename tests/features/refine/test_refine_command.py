@@ -195,7 +195,7 @@ def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
     lines = {line.split()[0]: line for line in done.out.splitlines()}
     assert "hello (trial)" in lines["r1"] and "(trial)" not in lines["r2"]
     assert done.err.count("a trial of hello was interrupted") == 1
-    assert "edison refine hello tests again" in done.err
+    assert "to test again with its answers: edison refine hello" in done.err
 
 
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:

@@ -126,7 +126,9 @@ def test_approving_without_a_forge_is_one_commit_and_nothing_else(
         "Ada", "Refine", "hello:", "Warmth", PATH,
     ]  # fmt: skip
     assert repo.git("log", "-1", "--format=%(trailers:key=Edison-Suggestion,valueonly)") == one.hash
-    assert repo.git("status", "--porcelain").splitlines() == ["M edison.yaml", "A  notes.txt"]
+    assert repo.git("status", "--porcelain").splitlines() == [
+        "M edison.yaml", "A  notes.txt", "?? .edison/",
+    ]  # fmt: skip
     kept = stored(repo, one)
     assert (kept.status, kept.decided_by) == (SuggestionStatus.APPLIED, "ada@example.org")
     assert kept.commit_id == repo.git("rev-parse", "HEAD")
@@ -178,7 +180,7 @@ def test_an_approval_that_was_cut_short_is_finished_by_asking_again(
     done = edison(repo, "review", "approve", one.id)
     assert done.code == 0, done.all
     assert repo.git("rev-parse", "HEAD") == commit
-    assert repo.git("status", "--porcelain") == ""
+    assert repo.git("status", "--porcelain") == "?? .edison/"
     assert stored(repo, one).commit_id == commit
 
 
